@@ -12,7 +12,7 @@ import { type Calls, type MessageInput, type Problem, routes, subjects } from ".
 export type * from "./generated.js";
 
 export interface Options {
-  /** Who remembers. Default: the agent that the token is for, or "default". */
+  /** Who remembers. Default: the one agent that the token is for, or "default" for the token of `localServer`. */
   agent?: string;
   workspace?: string;
   /** The end user that all calls are limited to. */
@@ -20,6 +20,8 @@ export interface Options {
   /** Default: http://127.0.0.1:7437. */
   url?: string;
   token?: string;
+  /** Set by `localServer`: its token is for all agents. */
+  isLocal?: boolean;
   /** How long a call may take, with the server's own waiting on top. Default: 30. */
   timeoutSeconds?: number;
   fetch?: typeof fetch;
@@ -38,13 +40,18 @@ export class ReverieError extends Error {
   }
 }
 
+/** How one call is made. `signal` cancels it, which rejects with the signal's reason; the server may still do it. */
+export interface CallOptions {
+  signal?: AbortSignal;
+}
+
 /** A message as a caller writes it; only the role is required. */
 export type NewMessage = MessageInput;
 
 type Args<N extends keyof Calls> = Calls[N]["args"];
 type Method<N extends keyof Calls> = {} extends Args<N>
-  ? (args?: Args<N>) => Promise<Calls[N]["result"]>
-  : (args: Args<N>) => Promise<Calls[N]["result"]>;
+  ? (args?: Args<N>, options?: CallOptions) => Promise<Calls[N]["result"]>
+  : (args: Args<N>, options?: CallOptions) => Promise<Calls[N]["result"]>;
 type Methods<T> = { readonly [K in keyof T]: T[K] extends keyof Calls ? Method<T[K]> : Methods<T[K]> };
 
 export interface Reverie extends Methods<typeof subjects> {}
@@ -59,7 +66,7 @@ export class Reverie {
     this.#seconds = options.timeoutSeconds ?? 30;
     this.#fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
     // A token that names its agent must not be contradicted by a default.
-    const agent = options.agent ?? (options.token?.startsWith("rv_") ? undefined : "default");
+    const agent = options.agent ?? (options.token?.startsWith("rv_") && !options.isLocal ? undefined : "default");
     if (agent !== undefined) this.#headers["X-Reverie-Agent"] = encodeURIComponent(agent);
     if (options.workspace) this.#headers["X-Reverie-Workspace"] = options.workspace;
     if (options.user) this.#headers["X-Reverie-User"] = encodeURIComponent(options.user);
@@ -72,22 +79,26 @@ export class Reverie {
       Object.entries(names).map(([name, operation]) => [
         name,
         typeof operation === "string"
-          ? (args?: object) => this.call(operation as keyof Calls, (args ?? {}) as never)
+          ? (args?: object, options?: CallOptions) => this.call(operation as keyof Calls, (args ?? {}) as never, options)
           : this.#methods(operation),
       ]),
     );
   }
 
   /** Send a call by the name of its operation. Rejects with `ReverieError`. */
-  async call<N extends keyof Calls>(name: N, args: Args<N>): Promise<Calls[N]["result"]> {
+  async call<N extends keyof Calls>(name: N, args: Args<N>, options: CallOptions = {}): Promise<Calls[N]["result"]> {
     const [method, template] = routes[name];
     if (typeof args !== "object") throw new ReverieError(`${name} takes its arguments as one object`, 0);
     const rest: Record<string, unknown> = { ...args };
     const path = template.replace(/\{(\w+)\}/g, (_, field: string) => {
-      if (rest[field] == null) throw new ReverieError(`${name}: ${field} is required`, 0, "", field);
-      const value = encodeURIComponent(String(rest[field]));
+      const value = String(rest[field] ?? "");
+      if (value === "") throw new ReverieError(`${name}: ${field} is required`, 0, "", field);
+      // fetch takes these for the folder itself and the one above, also when they are escaped: another path.
+      if (value === "." || value === "..") {
+        throw new ReverieError(`${name}: ${field} is '${value}', which no URL can have: use another client`, 0, "", field);
+      }
       delete rest[field];
-      return /^\.+$/.test(value) ? value.replaceAll(".", "%2E") : value;
+      return encodeURIComponent(value);
     });
     const headers: Record<string, string> = { ...this.#headers };
     const request: RequestInit = { method, headers };
@@ -106,18 +117,20 @@ export class Reverie {
     // Not randomUUID, which a page has over HTTPS alone.
     if (method !== "GET") headers["Idempotency-Key"] = crypto.getRandomValues(new Uint32Array(4)).join("-");
     const waits = "wait" in rest ? Number(rest["timeout_seconds"] ?? 30) : 0;
-    return this.#answer(await this.#send(url, request, (this.#seconds + waits) * 1000));
+    return this.#answer(await this.#send(url, request, (this.#seconds + waits) * 1000, options.signal));
   }
 
   /** Send a request, once more after a broken connection, and after the time that a busy server names. */
-  async #send(url: URL, request: RequestInit, milliseconds: number): Promise<Response> {
+  async #send(url: URL, request: RequestInit, milliseconds: number, given?: AbortSignal): Promise<Response> {
     const deadline = Date.now() + milliseconds;
     for (let broken = 0; ; ) {
       let response: Response;
       try {
-        const signal = AbortSignal.timeout(Math.max(1, deadline - Date.now()));
+        const timeout = AbortSignal.timeout(Math.max(1, deadline - Date.now()));
+        const signal = given ? AbortSignal.any([given, timeout]) : timeout;
         response = await this.#fetch(url, { ...request, signal });
       } catch (error) {
+        given?.throwIfAborted();
         if (error instanceof TypeError && broken++ === 0) continue;
         const cause = (error as { cause?: Error }).cause?.message ?? (error as Error).message;
         const hint = "document" in globalThis ? ", and is the origin of this page among its allowed_origins" : "";
@@ -126,7 +139,11 @@ export class Reverie {
       const after = Number(response.headers.get("retry-after") ?? NaN);
       if (![429, 503].includes(response.status) || !(Date.now() + after * 1000 < deadline)) return response;
       await response.body?.cancel();
-      await new Promise((resolve) => setTimeout(resolve, Math.max(100, after * 1000)));
+      await new Promise<void>((resolve, reject) => {
+        const timer = setTimeout(resolve, Math.max(100, after * 1000));
+        given?.addEventListener("abort", () => (clearTimeout(timer), reject(given.reason)), { once: true });
+        if (given?.aborted) (clearTimeout(timer), reject(given.reason));
+      });
     }
   }
 

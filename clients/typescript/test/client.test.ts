@@ -39,6 +39,42 @@ test("an error says what is wrong, and in which argument", async () => {
   await assert.rejects(new Reverie({ url: "http://127.0.0.1:9" }).status(), /is it running/);
 });
 
+test("a token of this user's server is for the agent default unless another is named", async () => {
+  const { token, ...rest } = options;
+  const agents: unknown[] = [];
+  const seen: typeof fetch = (_, request) => {
+    agents.push((request!.headers as Record<string, string>)["X-Reverie-Agent"]);
+    return Promise.resolve(Response.json({}));
+  };
+  for (const isLocal of [true, false]) await new Reverie({ ...rest, agent: undefined, token: "rv_x", isLocal, fetch: seen }).status();
+  assert.deepEqual(agents, ["default", undefined]);
+});
+
+test("an id is one segment of the path, or refused", async () => {
+  for (const session of ["a/b", "%2F", "...", "a?b#c", "ü 🙂"]) {
+    await memory.sessions.start({ session });
+    assert.equal((await memory.sessions.get({ session })).id, session);
+  }
+  for (const session of ["", ".", ".."]) {
+    await assert.rejects(memory.sessions.forget({ session }), { field: "session", status: 0 });
+  }
+});
+
+test("a signal cancels a call, also one that waits for a busy server", async () => {
+  const calls: string[] = [];
+  const busy: typeof fetch = (url) => {
+    calls.push(String(url));
+    return Promise.resolve(new Response("{}", { status: 503, headers: { "retry-after": "20" } }));
+  };
+  for (const given of [options, { ...options, fetch: busy }]) {
+    const controller = new AbortController();
+    const call = new Reverie(given).recall({ query: "x" }, { signal: controller.signal });
+    controller.abort();
+    await assert.rejects(call, { name: "AbortError" });
+  }
+  assert.equal(calls.length, 1);
+});
+
 test("a request whose connection broke is sent again, with the same key", async () => {
   const keys: string[] = [];
   const flaky: typeof fetch = (url, request) => {
@@ -57,7 +93,7 @@ test("a server counts as running unless its process has ended", async (t) => {
   await writeFile(join(folder, "one"), JSON.stringify({ url: "http://127.0.0.1:9", token: "rv_x", pid: 1 }));
   const failing = (code: string) => () => { throw Object.assign(new Error(code), { code }) };
   const kill = t.mock.method(process, "kill", failing("ERR_NOT_CAPABLE"));
-  assert.deepEqual(await localServer(), { url: "http://127.0.0.1:9", token: "rv_x" });
+  assert.deepEqual(await localServer(), { url: "http://127.0.0.1:9", token: "rv_x", isLocal: true });
   kill.mock.mockImplementation(failing("ESRCH"));
   await assert.rejects(localServer(), /no server runs/);
 });
