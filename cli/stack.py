@@ -281,8 +281,11 @@ def _print_event(settings: Settings, event: ProcessEvent) -> None:
         say(f"Reverie is up: {url} (data in {settings.data.resolve()}). Ctrl-C stops everything.")
         if settings.open:
             say("  WARNING: it is open: every user of this machine can read, change and delete all memories.")
-    elif event.kind in ("process_killed", "process_stopping"):
-        say(f"  {event.name} {event.kind.removeprefix('process_')}")
+    elif event.kind == "process_stopping":
+        say(f"  {event.name} stopping")
+    elif event.kind == "process_killed":
+        why = f": {event.error}; unfinished tasks are done again at the next start" if event.error else ""
+        say(f"  {event.name} killed{why}")
 
 
 def _refuse_second(settings: Settings) -> None:

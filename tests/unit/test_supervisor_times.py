@@ -107,14 +107,14 @@ def test_a_process_that_ignores_sigterm_is_killed_when_its_grace_is_over(time: P
     supervisor = Supervisor(
         [ProcessSpec(name=name, argv=[name], stop_grace_seconds=grace) for name, grace in (("a", 3.0), ("b", 0.5))],
         tmp_path,
-        on_event=lambda event: events.append((f"{event.name} {event.kind}", time.now - 1_000.0)),
+        on_event=lambda event: events.append((f"{event.name} {event.kind} {event.error}", time.now - 1_000.0)),
     )
     for child in supervisor._children:
         child.start()
     supervisor._stop_all()
 
     assert [(what, at) for what, at in events if "killed" in what] == [
-        ("b process_killed", 0.5),
-        ("a process_killed", 3.0),
+        ("b process_killed it did not end within 0.5 s", 0.5),
+        ("a process_killed it did not end within 3 s", 3.0),
     ]
     assert not any(child.alive for child in supervisor._children)

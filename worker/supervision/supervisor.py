@@ -233,7 +233,9 @@ class Supervisor:
                 if late and child.spec.name not in killed:
                     killed.add(child.spec.name)
                     child.kill()
-                    self._emit("process_killed", child, pid=child.pid)
+                    grace = child.spec.stop_grace_seconds
+                    error = None if self._kill_now else f"it did not end within {grace:g} s"
+                    self._emit("process_killed", child, pid=child.pid, error=error)
             graces = [c.spec.stop_grace_seconds for c in children if c.spec.name not in killed]
             self._sleep(max(0.0, min(graces) - waited_seconds) if graces else None)
 
