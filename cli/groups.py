@@ -34,6 +34,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 # Returns the text that a command prints about a response; it may also take the call and the invocation.
 _Says: TypeAlias = Callable[Concatenate[_A, ...], str | None]
 
+# Raises `NotFound` if there is nothing that a call is about.
+_Finds: TypeAlias = Callable[[Invocation, Any], None]
+
 
 class Group:
     """A group of commands, such as `reverie notes`; without a name, the commands of `reverie` itself."""
@@ -64,10 +67,19 @@ class Group:
 
         return declare
 
-    def says(self, name: str, kind: type[Call[_A]], *, asks: str = "", **form: Any) -> Callable[[_Says[_A]], _Says[_A]]:
+    def says(
+        self,
+        name: str,
+        kind: type[Call[_A]],
+        *,
+        asks: str = "",
+        finds: type[Call[Any]] | _Finds | None = None,
+        **form: Any,
+    ) -> Callable[[_Says[_A]], _Says[_A]]:
         """Declare a command whose function returns a text about the response, or prints one itself and returns None.
 
-        `asks` is the question before the call, in which {call} and {agent} are filled in.
+        `asks` is the question before the call, in which {call} and {agent} are filled in. It is not asked about what
+        `finds` does not find: a call with the same fields, or a function, that raises `NotFound`.
         """
 
         def declare(function: _Says[_A]) -> _Says[_A]:
@@ -78,7 +90,7 @@ class Group:
                 elif (text := function(response, **_given(function, call, command))) is not None:
                     say(text)
 
-            self._add(name, kind, function.__doc__, answer, asks, form)
+            self._add(name, kind, function.__doc__, answer, asks, form, finds)
             return function
 
         return declare
@@ -127,13 +139,14 @@ class Group:
         noun: str,
         help: str,
         *,
+        finds: type[Call[Any]] | None = None,
         asks: str | None = None,
         done: str = "Deleted.",
         **form: Any,
     ) -> None:
         """Declare a command that deletes the thing named by its last argument, after a question unless `asks` is "".
 
-        It fails if the agent has nothing of this name.
+        It fails if the agent has nothing of this name, which `finds` finds out before the question.
         """
         named = form["arguments"][-1]
 
@@ -143,7 +156,7 @@ class Group:
             print_result({"deleted": True}, as_json, done)
 
         question = f"Delete {noun} {{call.{named}!r}} of agent {{agent}} for good?" if asks is None else asks
-        self._add(name, kind, help, answer, question, form)
+        self._add(name, kind, help, answer, question, form, finds)
 
     def _add(
         self,
@@ -153,15 +166,27 @@ class Group:
         answer: Callable[[Invocation, Any, bool], None],
         asks: str,
         form: dict[str, Any],
+        finds: type[Call[Any]] | _Finds | None = None,
     ) -> None:
         def run(command: Invocation, call: Any, as_json: AsJson = False) -> None:
             answer(command, call, as_json)
 
         def run_if_sure(command: Invocation, call: Any, yes: Yes = False, as_json: AsJson = False) -> None:
+            if not yes and finds is not None:
+                find(command, finds, call)
             confirm(asks.format(call=call, agent=command.agent), yes)
             answer(command, call, as_json)
 
         self._typer.command(name, help=help)(_from_context(takes(kind, **form)(run_if_sure if asks else run)))
+
+
+def find(command: Invocation, finds: type[Call[Any]] | _Finds, call: Call[Any]) -> None:
+    """Raise `NotFound` if there is nothing that a call is about, so that no question is asked about it."""
+    if isinstance(finds, type):
+        shared = [name for name in finds.__struct_fields__ if hasattr(call, name)]
+        command.send(finds(**{name: getattr(call, name) for name in shared}))
+    else:
+        finds(command, call)
 
 
 def _from_context(function: Callable[..., None]) -> Callable[..., None]:

@@ -99,6 +99,7 @@ items.deletes(
     calls.DeleteItem,
     "item",
     "Delete an item for good.",
+    finds=calls.GetItem,
     arguments=("namespace", "key"),
     helps=_HELP,
     parsers=_PARSERS,

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from cli.application import Invocation
-from cli.groups import Group, Row
+from cli.groups import Group, Row, find
 from cli.options import time_since
 from cli.output import (
     AsJson,
@@ -163,6 +163,7 @@ memory.deletes(
     calls.Forget,
     "memory",
     "Delete a memory, fact or note for good, with its vectors and everything it superseded.",
+    finds=calls.GetMemory,
     arguments=("id",),
 )
 
@@ -302,6 +303,8 @@ def get_value(
 def delete_value(command: Invocation, call: calls.ForgetFact, yes: Yes = False, as_json: AsJson = False) -> None:
     """Delete a fact for good with its history."""
     name = f"{call.category}/{call.key}"
+    if not yes:
+        find(command, calls.GetFact, call)
     confirm(f"Delete the fact {name} of agent {command.agent} for good?", yes)
     print_deleted(command.send(call).deleted, as_json, missing=NotFound(f"agent {command.agent} has no fact {name}"))
 
@@ -327,4 +330,6 @@ def _change_note(_: Note) -> str:
     return "Changed."
 
 
-notes.deletes("delete", calls.DeleteNote, "note", "Delete a note for good.", arguments=("note_id",))
+notes.deletes(
+    "delete", calls.DeleteNote, "note", "Delete a note for good.", finds=calls.GetNote, arguments=("note_id",)
+)

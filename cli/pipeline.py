@@ -31,6 +31,7 @@ from reverie.calls import validated
 from reverie.contract import MAX_FILE_BYTES
 from reverie.counts import counted
 from reverie.errors import Conflict, NotFound, Rejected, Rejection
+from reverie.fields import MAX_PAGE
 from reverie.pipeline import calls
 from reverie.pipeline.conversation_files import SESSION_FIELDS, exported_sessions, ingest_calls, read_items
 from reverie.sessions.calls import GetSession, StartSession
@@ -206,8 +207,12 @@ def _file_row(file: calls.File) -> Row:
 @files.command("delete", calls.DeleteFile, arguments=("id",), helps={"id": "The id, address or path of a file."})
 def delete_file(command: Invocation, call: calls.DeleteFile, yes: Yes = False, as_json: AsJson = False) -> None:
     """Delete a file for good, with its chunks, vectors and index entries."""
-    confirm(f"Delete file {call.id!r} of agent {command.agent} for good?", yes)
     names = (call.id, Path(call.id).resolve().as_uri())
+    if not yes:
+        listed = command.send(calls.ListFiles(limit=MAX_PAGE, user=call.user))
+        if len(listed) < MAX_PAGE and not any(name in (file.id, file.source_uri) for file in listed for name in names):
+            raise command.missing("file", call.id)
+    confirm(f"Delete file {call.id!r} of agent {command.agent} for good?", yes)
     deleted = any(command.send(calls.DeleteFile(name, user=call.user)).deleted for name in names)
     print_deleted(deleted, as_json, missing=command.missing("file", call.id))
 

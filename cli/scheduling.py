@@ -148,6 +148,7 @@ schedules.deletes(
     calls.DeleteSchedule,
     "schedule",
     "Delete a schedule with its runs for good.",
+    finds=calls.GetSchedule,
     asks="Delete schedule {call.id!r} of agent {agent} with its runs for good?",
     arguments=("id",),
 )

@@ -109,6 +109,7 @@ def _message_row(message: types.Message) -> Row:
     "pop",
     calls.ForgetNewestMessage,
     arguments=("session",),
+    finds=calls.GetSession,
     asks="Delete the newest message of session {call.session!r} of agent {agent} for good?",
 )
 def _pop_message(popped: types.PoppedMessage, call: calls.ForgetNewestMessage) -> str | None:
@@ -158,6 +159,7 @@ sessions.deletes(
     calls.ForgetSession,
     "session",
     "Delete a session for good: its messages, chunks, vectors and index entries, and messages still in the inbox.",
+    finds=calls.GetSession,
     arguments=("session",),
 )
 

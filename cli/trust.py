@@ -16,6 +16,7 @@ from cli.output import AsJson, note, print_result, print_table, size, when
 from reverie.checks import check_agent, check_workspace
 from reverie.counts import counted
 from reverie.errors import NotFound, Rejected
+from reverie.fields import MAX_PAGE
 from reverie.trust import calls
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|m|g|t)(|b|ib)", re.IGNORECASE)
@@ -104,10 +105,18 @@ def _rotate(created: calls.CreatedToken) -> str:
     return _created_text(created)
 
 
+def _find_token(command: Invocation, call: calls.RevokeToken) -> None:
+    """Raise `NotFound` if no valid token has this id or name. Those beyond the first page are not looked at."""
+    found = command.send(calls.ListTokens(limit=MAX_PAGE))
+    if len(found) < MAX_PAGE and not any(call.token in (token.id, token.name) for token in found):
+        raise NotFound(f"there is no valid token {call.token!r}", field="token")
+
+
 @tokens.says(
     "revoke",
     calls.RevokeToken,
     arguments=("token",),
+    finds=_find_token,
     asks="Revoke token {call.token!r}? Whoever uses it is refused from now on.",
 )
 def _revoke(revoked: calls.TokenList) -> str:

@@ -206,8 +206,11 @@ def undo_curation(
 ) -> None:
     """Undo what jobs changed: entries by id, or all of a run, a job, an action or a time, newest first."""
     if isinstance(call, upkeep.UndoAll):
-        confirm(_question(command, call), yes)
-        result = command.send(call)
+        if yes or _has_changes(command, call):
+            confirm(_question(command, call), yes)
+            result = command.send(call)
+        else:
+            result = upkeep.Undone(undone=[])
     else:
         undone: list[str] = []
         failed: dict[str, str] = {}
@@ -230,6 +233,14 @@ def _print_undone(result: upkeep.Undone, *, as_json: bool) -> None:
             prefix = f"{entry} cannot be undone: "
             say(prefix + error_text.removeprefix(f"entry {prefix}"))
     raise typer.Exit(1 if result.failed else 0)
+
+
+def _has_changes(command: Invocation, call: upkeep.UndoAll) -> bool:
+    """Return whether a job has changed anything of what is to be undone, undone or not. Raises `NotFound`."""
+    if call.run is not None:
+        return bool(command.send(upkeep.GetCurationRun(call.run, limit=1)).entries)
+    newest = command.send(upkeep.ListCuration(job=call.job, action=call.action, limit=1)).entries
+    return bool(newest) and (call.since is None or newest[0].at >= call.since)
 
 
 def _question(command: Invocation, call: upkeep.UndoAll) -> str:

@@ -203,6 +203,7 @@ def prune(
     """Remove all but the newest backups, and the blocks that only they used."""
     from adapters.backups.repository import prune_repository
 
+    _require_repository(dest)
     confirm(f"Remove all backups in {dest} but the newest {keep}, for good?", yes)
     with _opened(dest, key_file) as repository:
         removed, blocks, freed = prune_repository(repository, keep)
@@ -218,12 +219,18 @@ def chosen(repository: Repository, backup_id: str | None) -> Manifest:
     return repository.manifest(ids[-1] if backup_id is None else backup_id)
 
 
-@contextmanager
-def _opened(dest: Path, key_file: Path | None, *, shared: bool = False) -> Iterator[Repository]:
-    from adapters.backups.repository import locked, open_repository, read_header
+def _require_repository(dest: Path) -> None:
+    from adapters.backups.repository import read_header
 
     if read_header(dest) is None:
         raise NotFound(f"{dest} contains no backups of Reverie", field="dest")
+
+
+@contextmanager
+def _opened(dest: Path, key_file: Path | None, *, shared: bool = False) -> Iterator[Repository]:
+    from adapters.backups.repository import locked, open_repository
+
+    _require_repository(dest)
     secret = _read_secret(dest, key_file)
     with locked(dest, shared=shared):
         yield open_repository(dest, secret)

@@ -169,10 +169,11 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete a workspace of all agents for good, with its files and everything still in the inbox."""
+    missing = NotFound(f"there is no workspace {workspace!r}", field="workspace")
+    if not command.existing_runtime.stores.exists(check_workspace(workspace)) and not yes:
+        raise missing
     confirm(f"Delete workspace {workspace!r}, of all agents, for good?", yes)
-    command.target.existing_data()
-    deleted = command.answer(DeleteWorkspace(), workspace=check_workspace(workspace)).deleted
-    print_deleted(deleted, as_json, missing=NotFound(f"there is no workspace {workspace!r}", field="workspace"))
+    print_deleted(command.answer(DeleteWorkspace(), workspace=workspace).deleted, as_json, missing=missing)
 
 
 @database.command("accept")
@@ -192,10 +193,10 @@ def accept(
     if bool(workspace) == account:
         raise Rejected("name one workspace, or give --account", field="workspace")
     name = ACCOUNT_STORE if account else check_workspace(workspace)
-    confirm(f"Use the file that is there now, or none, as the database of {name!r}?", yes)
     stores = command.existing_runtime.stores
     if not stores.exists(name):
         raise NotFound(f"there is no workspace {name!r}", field="workspace")
+    confirm(f"Use the file that is there now, or none, as the database of {name!r}?", yes)
     aside = stores.accept(name)
     has_file = stores.database_path(name).exists()
     if as_json:
@@ -315,8 +316,10 @@ def hosts(
         print_result([], as_json, "The stores are files of this host, and no other host uses them.")
         return
     if forget is not None:
-        confirm("Is the host gone for good? The receipts of erasures will name it as out of reach.", yes)
         missing = NotFound(f"there is no host {forget!r}: `reverie db hosts` lists them", field="forget")
+        if not any(host.id == forget for host in shared.all()):
+            raise missing
+        confirm("Is the host gone for good? The receipts of erasures will name it as out of reach.", yes)
         print_deleted(shared.forget(forget), as_json, missing=missing)
         return
     found = shared.all()
@@ -346,9 +349,10 @@ def apply(command: Invocation, yes: Yes = False, as_json: AsJson = False) -> Non
     if hosts is None:
         raise Rejected("the stores are files: `reverie restore` applies tombstones by itself", field="database")
     _require_silence(hosts)
-    confirm("Erase from the database what the tombstones of this data folder name?", yes)
     SharedTombstones(runtime.settings.data, hosts).exchange()
-    if not any(read_tombstones(runtime.settings.data)):
+    if any(read_tombstones(runtime.settings.data)):
+        confirm("Erase from the database what the tombstones of this data folder name?", yes)
+    else:
         note(
             f"reverie: {runtime.settings.data} has no tombstones: nothing was erased yet, or Reverie never ran on this"
             " database with this folder"
@@ -364,10 +368,14 @@ def apply(command: Invocation, yes: Yes = False, as_json: AsJson = False) -> Non
 
 def _require_silence(hosts: Hosts) -> None:
     """Raise `Conflict` if Reverie runs on a host: it would go on using what is being erased."""
-    running = [host.name for host in hosts.all() if host.silent_seconds < _SILENT_SECONDS]
-    if running:
+    heard_of = [
+        f"{host.name} ({host.silent_seconds:,.0f} s ago)"
+        for host in hosts.all()
+        if host.silent_seconds < _SILENT_SECONDS
+    ]
+    if heard_of:
         raise Conflict(
-            f"Reverie runs on {', '.join(running)}, or did a minute ago: stop it on all hosts, and try again in a"
+            f"Reverie ran within the last minute on {', '.join(heard_of)}: stop it on all hosts, and try again in a"
             " minute",
             field="data",
         )

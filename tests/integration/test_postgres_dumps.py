@@ -85,7 +85,7 @@ def test_nothing_is_removed_while_reverie_runs_on_a_host(
     other.host_folder.join()
     refused = command_line(tmp_path / "a", restored)(*APPLY)
     assert refused.code == 1
-    assert f"Reverie runs on {other.host_folder.name}, or did a minute ago" in refused.err
+    assert f"Reverie ran within the last minute on {other.host_folder.name} (0 s ago)" in refused.err
     assert "try again in a minute" in refused.err
     assert _texts(other) == [HERON, FERRY, PLUMS]
 

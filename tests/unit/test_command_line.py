@@ -281,13 +281,6 @@ def test_ingest_hands_over_what_a_conversation_names(
     assert {name: call[name] for name in expected} == expected
 
 
-def test_a_question_is_asked_beside_the_output(reverie: Reverie) -> None:
-    """Given --json and nobody who answers, then standard output stays empty and --yes is named."""
-    ended = reverie("db", "delete", "nope", "--json")
-    assert (ended.code, ended.out.strip()) == (1, "")
-    assert "--yes" in ended.err
-
-
 def test_a_health_check_of_no_queue_is_refused(reverie: Reverie) -> None:
     """Given a list of queues that is empty, then it is not healthy by default."""
     ended = reverie("health", "worker", "--queues", ",")

@@ -264,6 +264,47 @@ def test_an_empty_name_is_not_the_default(reverie: CommandLine, option: str) -> 
     assert ended.err.startswith(f"reverie: {option[2:]} ")
 
 
+def test_a_question_is_asked_beside_the_output(reverie: CommandLine) -> None:
+    """Given --json and nobody who answers, then standard output stays empty and --yes is named."""
+    ended = reverie("db", "delete", "default", "--json")
+    assert (ended.code, ended.out.strip()) == (1, "")
+    assert "--yes" in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sessions", "delete", "nope"),
+        ("sessions", "pop", "nope"),
+        ("memory", "remove", "nope"),
+        ("facts", "delete", "taste", "nope"),
+        ("notes", "delete", "nope"),
+        ("items", "delete", "users.kate", "nope"),
+        ("files", "delete", "nope.md"),
+        ("schedules", "delete", "nope"),
+        ("tokens", "revoke", "nope"),
+        ("forget", "--session", "nope"),
+        ("db", "delete", "nope"),
+        ("db", "accept", "nope"),
+        ("db", "hosts", "--forget", "nope"),
+        ("backup", "prune", "nope", "--keep", "1"),
+        ("curation", "undo", "--run", "dream-sweep.1"),
+    ],
+)
+def test_nothing_is_asked_about_what_is_not_there(reverie: CommandLine, arguments: tuple[str, ...]) -> None:
+    """Given a command that asks before it deletes, and a name of nothing, then it says so and does not ask."""
+    ended = reverie(*arguments)
+    assert ended.code == 1
+    assert "--yes" not in ended.err + ended.out
+    assert "nope" in ended.err or "no run" in ended.err or "no other host" in ended.err, ended.err
+
+
+def test_nothing_is_asked_where_there_is_nothing_to_undo(reverie: CommandLine) -> None:
+    """Given no change by any job, then undoing all says so and does not ask."""
+    ended = reverie("curation", "undo", "--all")
+    assert (ended.code, ended.out) == (0, "There was nothing to undo.\n")
+
+
 def test_deleting_a_workspace_that_is_not_there_is_an_error(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
