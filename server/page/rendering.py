@@ -19,6 +19,7 @@ from blake3 import blake3
 from markupsafe import Markup, escape
 from starlette.responses import Response
 
+from retrieval.ranking.parsing import searched_words
 from reverie import __version__
 from reverie.counts import counted, counts_text
 from reverie.inert import revealed
@@ -205,11 +206,9 @@ def excerpt(text: str, characters: int = 280) -> str:
 
 def marked(text: str, query: str) -> Markup:
     """Return a text with the words marked that a search by words finds."""
-    words = words_of(query)
-    # A word of grammar is in every result, and so is the "s" of "Kate's". They are marked only if nothing else was
-    # searched.
-    telling = [word for word in words if not is_function_word(word) and (len(word) > 1 or not word.isascii())]
-    wanted = set(map(hash_of, telling or words))
+    words = searched_words(query)
+    # A word of grammar is in every result. It is marked only if nothing else was searched.
+    wanted = set(map(hash_of, [word for word in words if not is_function_word(word)] or words))
     return Markup("").join(
         Markup("<mark>{}</mark>").format(part)
         if place % 2 and not wanted.isdisjoint(map(hash_of, words_of(part)))

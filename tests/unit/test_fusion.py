@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from retrieval.ranking.fusion import fuse
-from retrieval.ranking.parsing import MAX_WORDS, match_expression
+from retrieval.ranking.parsing import MAX_WORDS, match_expression, searched_words
 from reverie.errors import Rejected
 from storage.index.chunk_filter import ChunkFilter
 from storage.index.search_index import Hit
@@ -101,6 +101,7 @@ def test_ties_go_to_the_newer(pipe: Pipeline) -> None:
         ('she said "a-b"', '"she" OR "said" OR "a" OR "b"'),
         ("text: x* ^y +z {t} : - (", '"text" OR "x" OR "y" OR "z" OR "t"'),
         ("Same SAME same", '"same"'),
+        ("The Pixel's screen isn\u2019t O'Brien's", '"the" OR "pixel" OR "screen" OR "isn" OR "o" OR "brien"'),
         ("nul\x00byte", '"nul" OR "byte"'),
         ("Grüße 漢字 Ωμέγα", '"grüße" OR "漢字" OR "ωμέγα"'),
         ("?!… ''\"\"", ""),
@@ -134,7 +135,7 @@ def test_no_question_makes_full_text_search_raise(pipe: Pipeline, query: str) ->
     if match:
         with pipe.store.reading() as tx:
             tx.index.search_text(match, ChunkFilter("ana"), 10)
-    words = set(list(dict.fromkeys(words_of(query)))[:MAX_WORDS])
+    words = set(list(dict.fromkeys(searched_words(query)))[:MAX_WORDS])
     found = {memory.text for memory in pipe.recall(query, mode="keyword", limit=100)}
     assert found == {text for text in SAID if words & set(words_of(text))}
 
