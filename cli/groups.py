@@ -183,8 +183,9 @@ class Group:
 def find(command: Invocation, finds: type[Call[Any]] | _Finds, call: Call[Any]) -> None:
     """Raise `NotFound` if there is nothing that a call is about, so that no question is asked about it."""
     if isinstance(finds, type):
-        shared = [name for name in finds.__struct_fields__ if hasattr(call, name)]
-        command.send(finds(**{name: getattr(call, name) for name in shared}))
+        kind: type[Call[Any]] = finds
+        shared = [name for name in kind.__struct_fields__ if hasattr(call, name)]
+        command.send(kind(**{name: getattr(call, name) for name in shared}))
     else:
         finds(command, call)
 

@@ -155,12 +155,13 @@ def _show_entry(entry: upkeep.CurationEntry) -> None:
 @curation.lists(
     "runs",
     upkeep.ListCurationRuns,
-    ("run", "at", "what it did", "to read", "sensitive"),
+    ("run", "at", "what it did", "to read", "sensitive", "such as"),
     none="No job has changed memories of agent {agent} in workspace {workspace} yet.",
 )
 def _run_row(one: upkeep.CurationRun) -> Row:
     """List the runs of jobs that changed memories, newest first, each as one change."""
-    return one.id, when(one.at), one.summary, one.open or "-", one.due or "-"
+    texts = "; ".join(entry.after or entry.before or entry.why for entry in one.entries)
+    return one.id, when(one.at), one.summary, one.open or "-", one.due or "-", shortened(texts, 100)
 
 
 @curation.says("run", upkeep.GetCurationRun, arguments=("run",))

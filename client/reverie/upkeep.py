@@ -61,7 +61,7 @@ class CurationRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The changes of one run of a job, to be read as one; `summary` is like "3 learned, 1 replaced".
 
     `lines` is the number of its entries, `open` of those neither accepted nor undone, and `due` of the sensitive ones
-    among these. `entries` are present only when a single run is read.
+    among these. `entries` are the newest three in a list of runs, and a page of them when a single run is read.
     """
 
     id: str

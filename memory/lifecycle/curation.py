@@ -35,6 +35,8 @@ from storage.stores import Store
 from storage.transaction import AgentRepositories
 
 _PAGE: Final = 500
+# The entries of a run that are shown in a list of runs: enough to know it again.
+_LINES_LISTED: Final = 3
 _ACCOUNT_PREFIX: Final = "account-"
 # More digits could exceed SQLite's 64-bit integers.
 _MAX_DIGITS: Final = 15
@@ -254,7 +256,7 @@ class CurationLogs:
         return self._page(CurationFilter(due=True), limit=limit, offset=0, with_texts=True)
 
     def runs(self, matching: CurationFilter, *, limit: int, offset: int) -> Sequence[CurationRun]:
-        """Return the newest runs with an entry that passes a filter, each with the effects of all its entries."""
+        """Return the newest runs with an entry that passes a filter, each with its effects and some of its entries."""
         matching = _with_job_name(matching)
         effects: list[RunEffect] = []
         for store in self._memories.existing_stores():
@@ -262,15 +264,18 @@ class CurationLogs:
                 effects += tx.for_agent(self._memories.agent).curation.runs(matching, limit=limit + offset)
         effects.sort(key=lambda one: (-one.at, one.job))
         found = [_to_run(list(group)) for _, group in groupby(effects, key=lambda one: (one.at, one.job))]
-        return found[offset : offset + limit]
+        return [self._with_entries(run, limit=_LINES_LISTED) for run in found[offset : offset + limit]]
 
     def run(self, run: str, *, limit: int, offset: int) -> CurationRun:
         """Return a run with a page of its entries and their texts. Raises `NotFound`."""
-        matching = entries_of_run(run)
-        found = self.runs(matching, limit=1, offset=0)
+        found = self.runs(entries_of_run(run), limit=1, offset=0)
         if not found:
             raise _run_not_found(run)
-        return structs.replace(found[0], entries=[*self._page(matching, limit=limit, offset=offset, with_texts=True)])
+        return self._with_entries(found[0], limit=limit, offset=offset)
+
+    def _with_entries(self, run: CurationRun, *, limit: int, offset: int = 0) -> CurationRun:
+        matching = _with_job_name(entries_of_run(run.id))
+        return structs.replace(run, entries=[*self._page(matching, limit=limit, offset=offset, with_texts=True)])
 
     def accept(self, entries: Sequence[str], run: str | None, *, now: int) -> Accepted:
         """Mark entries, or all of a run, as read and kept. Raises `NotFound` for an unknown run."""

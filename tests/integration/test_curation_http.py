@@ -241,6 +241,11 @@ def test_a_run_is_one_change_with_its_texts_before_and_after(here: Runtime, ana:
         3,
         1,
     )
+    assert {line.after or line.before for line in extracted.entries} == {
+        "ana's knee hurts",
+        "pears grow at the wall",
+        "be brief",
+    }
     lines = {line.id: line for line in ana.curation.run(run).entries}
     assert {id: (one.effect, one.before, one.after, one.sensitive) for id, one in lines.items()} == {
         "1": ("learned", None, "ana's knee hurts", "health"),
@@ -275,7 +280,9 @@ def test_a_run_is_accepted_or_undone_by_line_or_as_a_whole(here: Runtime, ana: R
 
 def test_the_command_line_shows_accepts_and_undoes_a_run(reverie: CommandLine, run: str) -> None:
     """Given a run, then its commands print it line by line, accept it, and undo it."""
-    assert "1 learned, 1 replaced, 1 forgotten" in reverie("curation", "runs").out
+    listed = reverie("curation", "runs").out
+    assert "1 learned, 1 replaced, 1 forgotten" in listed
+    assert "ana's knee hurts" in listed, "one sees what was learned without opening the run"
     shown = reverie("curation", "run", run).out
     assert "1  learned [health]: said in message 1\n    + ana's knee hurts\n" in shown
     assert "    - figs grow at the wall\n    + pears grow at the wall\n" in shown
