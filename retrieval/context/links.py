@@ -52,6 +52,26 @@ _OF_ASSISTANT: Final = re.compile(
     r" (?:advi[cs]e|answer|explain|explanation|gave|given|propos|recommend|said|suggest|told)",
     re.IGNORECASE,
 )
+# Requests in which it matters what people do not eat.
+_OF_FOOD: Final = re.compile(
+    r"\b(?:eat|eating|food|restaurants?|cook(?:ing)?|bak(?:e|ing)|recipes?|meals?|menus?|dinner|lunch|breakfast|brunch"
+    r"|supper|snacks?|take-?away|take-?out|picnic|barbecue|bbq|cake|table for|caf[e\u00e9]s?|groceries|dish(?:es)?)\b",
+    re.IGNORECASE,
+)
+_OF_DIET: Final = re.compile(
+    r"\b(?:vegan|vegetarian|veggie|pescatarian|c(?:o)?eliac|kosher|halal|allergic to|[a-z]{2,20} allergy|intolerant"
+    r"|diabetic|teetotal|(?:gluten|dairy|lactose|nut)[- ]free|(?:doesn't|don't|does not|can't|cannot|never)"
+    r" (?:eat|drink)|(?:can't have|cannot have|avoids?) (?:any )?(?:gluten|dairy|milk|eggs?|nuts|sugar|salt"
+    r"|fish|seafood|alcohol|meat|pork))\b",
+    re.IGNORECASE,
+)
+_DIET_WORDS: Final = "vegan vegetarian pescatarian coeliac celiac kosher halal allergic allergy intolerant diabetic eat"
+_ALL_OF_US: Final = re.compile(
+    r"\b(?:us|we|our|everyone|everybody|family|friends|guests|colleagues|team|party)\b", re.IGNORECASE
+)
+_MAX_DIETS: Final = 5
+# What somebody does not eat fits a request for their food, however few words both share.
+_RELEVANCE_OF_DIET: Final = 0.5
 # Searches by words after the first recall: a chain of four statements needs three.
 _SEARCHES: Final = 3
 # Texts that are followed after each search.
@@ -139,6 +159,30 @@ def follow_names(query: str, found: RecallOutcome, search: Callable[[str], Recal
     order = [key for key in order if key in chosen or key in found_keys]
     results, ordered = zip(*(_capped_relevance(*hits[key], best) for key in order), strict=True) if order else ((), ())
     return replace(found, response=structs.replace(found.response, results=list(results)), hits=tuple(ordered))
+
+
+def with_diets(query: str, found: RecallOutcome, search: Callable[[str], RecallOutcome]) -> RecallOutcome:
+    """Return the results of a recall; before them, if the query is about food, what the people in it do not eat.
+
+    "A restaurant for Nora and me" shares one name with "Nora is vegan", and as much with all else about Nora.
+    """
+    if len(query) > _MAX_QUESTION_CHARACTERS or not _OF_FOOD.search(query):
+        return found
+    asked, is_for_all = frozenset(words_of(query)), _ALL_OF_US.search(query) is not None
+    best = max([_RELEVANCE_OF_DIET, *(hit.relevance for hit in found.hits)])
+    more = search(" ".join([_DIET_WORDS, *asked]))
+    diets: dict[tuple[str, str | None, str], tuple[RecallResult, Hit]] = {}
+    for result, hit in zip(more.response.results, more.hits, strict=True):
+        named = _OF_DIET.search(result.text) if is_of_person(result) and len(result.text) <= _MAX_CHARACTERS else None
+        if named is not None and len(diets) < _MAX_DIETS:
+            who = words_of(f"{result.name or ''} {result.text[: named.start()]}")
+            if is_for_all or any(word in asked and not is_function_word(word) for word in who):
+                fits = hit._replace(relevance=best, relevance_of_any_speaker=best)
+                diets[_key(result)] = structs.replace(result, relevance=shown_relevance(best)), fits
+    others = zip(found.response.results, found.hits, strict=True)
+    pairs = [*diets.values(), *(pair for pair in others if _key(pair[0]) not in diets)]
+    results, hits = zip(*pairs, strict=True) if pairs else ((), ())
+    return replace(found, response=structs.replace(found.response, results=list(results)), hits=tuple(hits))
 
 
 def _capped_relevance(result: RecallResult, hit: Hit, best: float) -> tuple[RecallResult, Hit]:

@@ -21,7 +21,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from retrieval.candidates import is_past
-from retrieval.context.links import asks_about_user, asks_for_history, follow_names, is_of_person
+from retrieval.context.links import asks_about_user, asks_for_history, follow_names, is_of_person, with_diets
 from retrieval.context.standing import Instructions, read_instructions
 from retrieval.context.turns import MAX_IMPORTANT, MAX_RELEVANT, MIN_IMPORTANCE, Conversation, choose_turns
 from retrieval.query import RecallRequest
@@ -207,7 +207,11 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         visible = recall(_all_visible(session.query, request))
         degraded = visible.response.degraded
         if request.ranking == "recall":
-            visible = follow_names(session.query, visible, lambda words: recall(_by_words(words, request)))
+
+            def by_words(words: str) -> RecallOutcome:
+                return recall(_by_words(words, request))
+
+            visible = with_diets(session.query, follow_names(session.query, visible, by_words), by_words)
         if not session.has_only_recent:
             within = recall(_within_session(session.query, request))
             # Without vectors, those are near whose words are relevant.

@@ -64,3 +64,32 @@ def test_what_the_first_texts_name_is_followed(tmp_path: Path) -> None:
     build(request=context_request("Who painted lighthouses?", now=pipe.now()))
     assert modes == ["hybrid"]
     pipe.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "query", "told"),
+    [
+        (("Nora is vegan",), "Suggest a restaurant for Nora and me", True),
+        (("Nora is vegan",), "Suggest a present for Nora and me", False),
+        (("Nora is vegan",), "Suggest a restaurant for Piet and me", False),
+        (("my wife is coeliac",), "What should I cook for us tonight?", True),
+        (("My daughter has a nut allergy",), "a cake for my daughter, please", True),
+        (("Nora can't have dairy",), "Where could Nora and I have lunch?", True),
+    ],
+)
+def test_what_the_others_do_not_eat_is_in_the_context_of_a_request_for_food(
+    tmp_path: Path, said: tuple[str, ...], query: str, told: bool
+) -> None:
+    """Given many texts about the same people, then the diet is among them if the request is about food for them."""
+    pipe = Pipeline(tmp_path, embedder=BagOfWords())
+    pipe.say("hello", session="s")
+    pipe.say(*said, session="told")
+    people = ("Nora and I", "Piet and I", "My wife and I", "My daughter and I")
+    pipe.say(*(f"{who} went to restaurant {number} for lunch" for who in people for number in range(9)), session="more")
+    pipe.settle()
+    recaller = Recaller(pipe.stores, lambda tx: pipe.embedder, pipe.indexes)
+    request = context_request(query, now=pipe.now(), memory_tokens=150, min_best=0.05)
+    recall = partial(recaller.recall, WORKSPACE)
+    document = build_context(pipe.store, recall, EstimatedTokens(), room=200, refiner=None, request=request).text
+    assert all(one in document for one in said) is told
+    pipe.close()
