@@ -177,7 +177,10 @@ def newest_first(results: Sequence[FoundResult]) -> list[FoundResult]:
     claims_by_subject: dict[tuple[object, ...], list[_PlacedClaim]] = defaultdict(list)
     for place, found in enumerate(results):
         for claim in _claims(found.result):
-            claims_by_subject[_subject(found, claim)].append(_PlacedClaim(found.result.created_at, -place, claim))
+            speaker = found.result.name if found.result.kind == "message" else None
+            claims_by_subject[_subject(found, claim)].append(
+                _PlacedClaim(found.result.created_at, -place, claim, speaker)
+            )
     ordered = list(range(len(results)))
     changed: dict[int, FoundResult] = {}
     for one in sorted((one for several in claims_by_subject.values() for one in several), key=lambda one: -one.rank):
@@ -194,16 +197,21 @@ def newest_first(results: Sequence[FoundResult]) -> list[FoundResult]:
 
 
 class _PlacedClaim(NamedTuple):
-    """A claim of a result, the time of the result, and its negated position as `rank`."""
+    """A claim of a result, the time of the result, its negated position as `rank`, and the name of its speaker."""
 
     at: datetime
     rank: int
     claim: Claim
+    speaker: str | None
+
+    def is_of_another(self, other: _PlacedClaim) -> bool:
+        """Return whether two speakers with names speak of events of which each has their own: "my interview"."""
+        return (self.claim.of_one or other.claim.of_one) and _differ(self.speaker, other.speaker)
 
 
 def _replacing(one: _PlacedClaim, several: Sequence[_PlacedClaim]) -> _PlacedClaim | None:
     """Return the newest of several claims that replaces `one`; None if `one` was said again later."""
-    newer = [other for other in several if other.at > one.at]
+    newer = [other for other in several if other.at > one.at and not other.is_of_another(one)]
     found = max((other for other in newer if replaces(other.claim, one.claim)), default=None)
     again = any(other.at > found.at and other.claim.value == one.claim.value for other in newer) if found else False
     return None if again else found

@@ -33,7 +33,7 @@ from storage.curation import EntryDraft
 from storage.memories.extraction import KnownMemories, KnownMemory, SourceMessage, WaitingSession
 from storage.memories.records import EXTRACTION_SOURCE, USER_SOURCE, NewMemory, is_standing
 from storage.recall.chunk_sources import Replacement
-from storage.recall.claims import VALUABLES, claims_of, replaces
+from storage.recall.claims import MOVED_ALONE, VALUABLES, claims_of, events_in, replaces
 from storage.recall.dependence import changes_of, newest_change
 from storage.transaction import Transaction
 
@@ -87,6 +87,7 @@ def found_by_patterns(
     """
     in_game = False
     lost: dict[str, str] = {}
+    events = [event for message in before for event in events_in(message.content)]
     names: dict[str, dict[str, str]] = defaultdict(dict)
     for content in known:
         note_names(names[""], _as_told(content))
@@ -112,6 +113,8 @@ def found_by_patterns(
         named, said_before = names[message.name or ""], last.get(message.name or "", "")
         if (speaker := message.name or "User") in lost and _FOUND_IT.match(resolved.content):
             resolved = replace(resolved, content=_FOUND_IT.sub(f"I found my {lost.pop(speaker)}", resolved.content, 1))
+        resolved = replace(resolved, content=_with_event(resolved.content, events))
+        events += events_in(resolved.content)
         note_names(named, resolved.content)
         last[message.name or ""] = resolved.content
         for statement in _statements(resolved, instructions_only, named, said_before):
@@ -157,6 +160,18 @@ _LOST: Final = re.compile(rf"\A(.{{1,40}}?) lost their ({VALUABLES})\b")
 _FOUND_IT: Final = re.compile(
     r"\A(?:(?:ok(?:ay)?|omg|yay|update|phew|ha)[\s,!.:]{1,3})?(?:i )?(?:just |finally )?found (?:it|them)\b", re.I
 )
+
+
+# How many of the last mentioned events "moved to June 7" may be about.
+_NEAR_EVENTS: Final = 3
+
+
+def _with_event(content: str, events: Sequence[str]) -> str:
+    """Return "moved to June 7" as "the wedding was moved to June 7", if only one event was mentioned lately."""
+    near = {*events[-_NEAR_EVENTS:]}
+    if len(near) != 1:
+        return content
+    return MOVED_ALONE.sub(f"The {near.pop()} was moved to ", content, count=1)
 
 
 def _as_told(content: str) -> str:
@@ -398,11 +413,12 @@ class FindingSaver:
         ]
 
     def _makes_doubtful(self, finding: Finding) -> bool:
-        """Return whether a finding makes a known memory doubtful."""
-        changes = changes_of([Replacement("", "", finding.content, finding.message.created_at)])
-        known = self._known.contents(owner=self._owner(finding))
-        if any(content in known for content in finding.corrects):
+        """Return whether a finding replaces a known memory, or makes it doubtful."""
+        owner = self._owner(finding)
+        if self._replaced_by(finding, owner):
             return True
+        changes = changes_of([Replacement("", "", finding.content, finding.message.created_at)])
+        known = self._known.contents(owner=owner)
         return any(newest_change(content, 0, changes) is not None for content in known)
 
     def _store(

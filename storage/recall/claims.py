@@ -41,6 +41,7 @@ PASTED = re.compile(
 )
 # A memory's quotation of its speaker, who may leave out apostrophes.
 _SAID = re.compile(r"\AUser said: \"(?P<said>[^\"]{1,500})\"\.?\Z")
+_SAID_BY_NAME = re.compile(r"\A(?!User\b)\w[\w .'-]{0,63} said: \"(?P<said>[^\"]{1,500})\"\.?\Z")
 _LEFT_OUT = re.compile(
     r"(?i)\b(?:i(?=(?:m|ve)\b)|s?he(?=s\b)|(?:do|does|did|ca|wo|is|are|was|were|have|has|could|would|should)n(?=t\b)"
     r"|\b(?:my|his|her) name(?=s\s(?!are\b|and\b)\w))"
@@ -213,6 +214,8 @@ _OWN_APPOINTMENT = re.compile(
     rf"|\s(?P<starts>starts?)(?:\s(?:work|there|(?:my|their|the)(?:\snew)?\sjob))?)\s(?=on\s|at\s){_AT_A_TIME}",
     re.IGNORECASE,
 )
+# The end of the attribute of an event.
+_TAKES_PLACE: Final = " takes place"
 # "They've moved my start to the 8th": that my start was moved.
 MOVED_BY = re.compile(
     r"\A\s{0,3}(?:(?:i|we|they|he|she|my|the|our)\s?\w{0,20}|(?-i:[A-Z])\w{1,20})(?:'ve|\shave|\shas|'s)?"
@@ -223,6 +226,13 @@ MOVED_BY = re.compile(
 # "My start date" and "my first day" are when I start.
 _STARTS = re.compile(
     r"\A(?:start(?:ing)? (?:date|day)|first day(?: (?:at|of) (?:the |my |their )?(?:new )?(?:work|job))?)\Z"
+)
+# What was moved or is now at another time, without saying what: "moved to June 7", "it's now at 9:30".
+MOVED_ALONE = re.compile(
+    r"\A\s{0,3}(?:(?:ok(?:ay)?|update|fyi|heads up|sorry|btw|oh|so|actually|guys|all)[\s,:!-]{1,3}){0,2}"
+    r"(?:(?:it|that)(?:'s| is| was| got| has)\s|they(?:'ve| have)? )?(?:been |just |now )?"
+    rf"(?:{_MOVED}(?:\sit)?(?:\s(?:back|forward|out|up))?\sto|now\s(?:at|on))\s(?={_AT_A_TIME})",
+    re.IGNORECASE,
 )
 _PREFERRED = re.compile(
     r"\A\s{0,3}(?:i|we|user)\s(?P<now>now\s)?prefers?\s"
@@ -280,18 +290,30 @@ _ONE_OF_ITS_KIND = re.compile(
 class Claim(NamedTuple):
     """An attribute of a subject, and its value, both normalised. With `is_own`, it is about the speaker.
 
-    An empty `value` says that the attribute has none any more. A claim that `adds` a value replaces no other.
+    An empty `value` says that the attribute has none any more. A claim that `adds` a value replaces no other. With
+    `of_one`, it is about an event of one speaker among several ("my interview"), not about one that they share.
     """
 
     attribute: str
     value: str
     is_own: bool
     adds: bool = False
+    of_one: bool = False
 
 
 @lru_cache(maxsize=4_096)
 def claims_of(text: str) -> tuple[Claim, ...]:
-    """Return the claims of a text."""
+    """Return the claims of a text.
+
+    Of the quoted words of a person other than the user, only those about something that several people share.
+    """
+    quoted = _SAID_BY_NAME.match(text)
+    if quoted is None:
+        return _claims_of(text)
+    return tuple(claim for claim in _claims_of(quoted["said"]) if not (claim.is_own or claim.of_one))
+
+
+def _claims_of(text: str) -> tuple[Claim, ...]:
     found = []
     for written in _SENTENCE.split(PASTED.sub(" ", as_said(text))):
         if not _QUESTION.search(written):
@@ -422,7 +444,15 @@ def _appointment(clause: str) -> Claim | None:
     parts = found.groupdict()
     subject = _STARTS.sub("start", " ".join((found["subject"] or "start").casefold().split()))
     is_change = parts.get("moved") or parts.get("is_now") or found["now"]
-    return Claim(f"{subject} takes place", found["time"].casefold(), is_own=False, adds=not is_change)
+    is_of_one = "starts" in parts or (parts["the"] or "").casefold().strip() in ("my", "user's")
+    return Claim(
+        f"{subject}{_TAKES_PLACE}", found["time"].casefold(), is_own=False, adds=not is_change, of_one=is_of_one
+    )
+
+
+def events_in(text: str) -> list[str]:
+    """Return the events of which a text says when they take place: "wedding" of "the wedding is on 3 May"."""
+    return [one.attribute.removesuffix(_TAKES_PLACE) for one in claims_of(text) if one.attribute.endswith(_TAKES_PLACE)]
 
 
 def _preferred(clause: str) -> Claim | None:

@@ -34,7 +34,8 @@ _TIME = re.compile(
     rf"|(?:(?:on|this|next) )?(?:{_ANY_WEEKDAY},? (?:the )?)?"
     rf"(?:{_FROM}(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{MONTHS})"
     rf"|(?P<month_first>{MONTHS}) (?:the )?(?P<day_behind>\d{{1,2}})(?:st|nd|rd|th)?)(?:,? (?P<year>\d{{4}}))?"
-    rf"|(?P<which_month>in|next|last|this|(?<=(?:moved|poned|ushed|layed) )to) (?P<whole_month>{MONTHS})"
+    rf"|(?P<which_month>in|from(?! [a-z]{{3,9}} (?:to|until|till|through)\b)|next|last|this"
+    rf"|(?<=(?:moved|poned|ushed|layed) )to) (?P<whole_month>{MONTHS})"
     r"(?! (?:the )?\d\d?(?:\D|\Z))"
     r"(?: (?:of )?(?P<year_of_month>\d{4}))?"
     rf"|in{_BLANKS}(?P<within>{_NUMBER}){_BLANKS}(?P<ahead_unit>minute|hour|day|week|month|year)s?(?='? time\b|\W|\Z)"
@@ -124,7 +125,9 @@ def _days(found: re.Match[str], now: datetime, *, is_past: bool) -> tuple[date, 
     if found["whole_month"]:
         month = _month_number(found["whole_month"])
         which, is_now = found["which_month"].lower(), month == today.month
-        year = _year_of((month,), (today.month,), today.year, is_past=is_past if which == "in" else which == "last")
+        year = _year_of(
+            (month,), (today.month,), today.year, is_past=is_past if which in ("in", "from") else which == "last"
+        )
         # In September, next September is not this one.
         year += is_now * ((which == "next") - (which == "last"))
         year = int(found["year_of_month"] or year)
@@ -225,6 +228,8 @@ _MAX_CHARACTERS: Final = 600
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 # Something that holds from a day on is not over with that day.
 _BEGINS_THEN = re.compile(r"\b(?:since|from|starting|beginning|of|after|per)\s{1,3}(?:on\s)?\Z", re.IGNORECASE)
+# A memory repeats the day in brackets: "from next Monday (7 December 2026)".
+_REPEATED_DAY = re.compile(r"\s\([\w ]{4,40}\)")
 # A stay from one day to another is over with the second.
 _RANGE = re.compile(r"\s(?:to|until|till|through)\s|\d\s?[-\u2013]\s?\d")
 # What was moved to a day takes place then, and behind a comma "last day is" says when, whatever is past before it.
@@ -273,13 +278,20 @@ def _last_day(text: str, said_at: int) -> date | None:
     return max(filter(None, (_planned_day(one, said_at) for one in SENTENCE.split(text))), default=None)
 
 
+def begins_then(text: str, days: Days) -> bool:
+    """Return whether something holds from these days of a text on, as in "from December" but not "from 3 to 5 May"."""
+    begins = text[days.start :][:5].lower() == "from " or _BEGINS_THEN.search(text[: days.start]) is not None
+    return begins and _RANGE.search(text[days.start : days.end]) is None
+
+
 def _planned_day(sentence: str, said_at: int) -> date | None:
     days, today = days_in(sentence, said_at), from_micros(said_at).date()
     if days is None or _NO_PLAN.search(sentence):
         return None
-    further = _planned_day(sentence[days.end :], said_at)
-    is_range = _RANGE.search(sentence[days.start : days.end]) is not None
-    if days.last <= today or (not is_range and _BEGINS_THEN.search(sentence[: days.start])):
+    begins = begins_then(sentence, days)
+    repeated = _REPEATED_DAY.match(sentence, days.end) if begins else None
+    further = _planned_day(sentence[repeated.end() if repeated else days.end :], said_at)
+    if days.last <= today or begins:
         return further
     as_past = days_in(sentence, said_at, is_past=True)
     is_ahead = as_past is not None and as_past.first > today

@@ -82,6 +82,7 @@ def test_a_value_replaces_an_earlier_one_of_the_same_attribute(older: str, newer
         ("My surgery is scheduled for 6 March (6 March 2026).", "surgery moved to march 13, surgeon is ill"),
         ('User said: "the deadline is 31 March."', "deadline got pushed to april 15"),
         ("My interview is on 12 November.", "The agency moved my interview to the 14th."),
+        ('Ana said: "The wedding is on May 3 (3 May 2026)."', 'Ben said: "the wedding moved to June 7 (7 June 2026)."'),
     ],
 )
 def test_what_is_said_to_have_changed_or_ended_is_replaced(older: str, newer: str) -> None:
@@ -144,6 +145,8 @@ def test_what_was_first_replaces_nothing() -> None:
         ("I start on 16 November.", "I moved my desk to the attic."),
         ("I lost my car insurance card.", "I found my car."),
         ("I lost my phone number list.", "I found my phone under the sofa."),
+        ('Ana said: "my interview is on May 3."', 'Ben said: "my interview was moved to June 7."'),
+        ('Ana said: "we live in Lisbon."', 'Ben said: "we moved to Porto."'),
     ],
 )
 def test_what_may_hold_together_replaces_nothing(one: str, other: str) -> None:
@@ -193,6 +196,20 @@ def test_what_another_speaker_says_of_their_own_replaces_nothing(pipe: Pipeline)
         "My desk is on floor 4.": False,
         "My desk is on floor 9.": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("newer", "replaced"), [("The wedding moved to 7 June.", True), ("My exam moved to 7 June.", False)]
+)
+def test_an_event_that_people_share_has_one_date(pipe: Pipeline, newer: str, replaced: bool) -> None:
+    """Given a date by one person and another by the next, then the first is replaced, unless each means their own."""
+    older = newer.replace("moved to 7 June", "is on 3 May")
+    pipe.say({"content": older, "name": "Ana"}, session="s")
+    pipe.advance(60)
+    pipe.say({"content": newer, "name": "Ben"}, session="s")
+    pipe.settle()
+    found = {result.text: result for result in pipe.recall(older, limit=10).results}
+    assert (found[older].replaced_by is not None) is replaced
 
 
 def test_what_ended_and_is_said_again_holds(pipe: Pipeline) -> None:

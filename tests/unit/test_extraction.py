@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -1002,6 +1003,35 @@ def test_two_who_speak_in_a_session_of_one_user_do_not_take_each_others_place(pi
     tell(pipeline, {"content": "And I work as a pilot, you know.", "name": "Rui"}, user="u-1")
     extracting.sweep()
     assert extracting.contents() == ["Ana works as a florist in town.", "Rui works as a pilot."]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "left"),
+    [
+        ("The wedding is on May 3", "moved to June 7", 'Ben said: "The wedding was moved to June 7 (7 June 2026)."'),
+        (
+            "The wedding is on May 3",
+            "the wedding moved to June 7",
+            'Ben said: "the wedding moved to June 7 (7 June 2026)."',
+        ),
+        ("The standup is at 9.", "ok, it's now at 9:30", 'Ben said: "The standup was moved to 9:30."'),
+    ],
+)
+def test_a_group_keeps_one_date_of_an_event(pipeline: Pipeline, first: str, second: str, left: str) -> None:
+    """Given the time of an event by one person, when another says that it was moved, then only the new time holds."""
+    extracting = Extracting(pipeline)
+    said = [("Ana", first), ("Cy", "great, I'll tell the others"), ("Ben", second)]
+    tell(pipeline, *({"content": content, "name": name} for name, content in said), user="u")
+    extracting.sweep()
+    assert [re.sub(r"20\d\d", "2026", one) for one in extracting.contents()] == [left]
+
+
+def test_moved_alone_says_nothing_if_it_may_mean_several(pipeline: Pipeline) -> None:
+    """Given two events, when something was moved, then nothing is learned of which the words do not say what it is."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, "The wedding is on May 3", "The concert is on June 1", "moved to June 7")
+    extracting.sweep()
+    assert len(extracting.contents()) == 2
 
 
 def test_what_is_said_again_is_confirmed(pipeline: Pipeline) -> None:

@@ -63,6 +63,8 @@ LATER = day("2027-06-01")
         ("We gave notice on the flat, last day is 31 July.", "2026-07-31"),
         ("The surgery was moved to 13 March.", "2026-03-13"),
         ("From September on I study in Ghent.", None),
+        ("User will be head nurse from 1 March (1 March 2026).", None),
+        ("User will be head nurse from March (March 2026).", None),
         ("I play chess every Friday.", None),
         ("I work there on Saturday and Wednesday evening.", None),
         ("No meetings on Friday afternoon, ever.", None),

@@ -245,6 +245,16 @@ def test_a_plan_ends_with_its_days(message: str, content: str, ends: str) -> Non
 
 
 @pytest.mark.parametrize(
+    "message",
+    ["I'll be head nurse from 1 December.", "I'll be head nurse from December", "I'm going to be team lead from June."],
+)
+def test_what_begins_on_a_day_does_not_end_with_it(message: str) -> None:
+    """Given a state that begins later, then it is told as one to come, and kept when its first day has passed."""
+    (told,) = find_statements(message, at=AT)
+    assert (told.kind, told.expires_at, told.key) == ("event", None, None)
+
+
+@pytest.mark.parametrize(
     ("message", "content"),
     [
         (

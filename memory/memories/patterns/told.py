@@ -17,7 +17,7 @@ from memory.memories.patterns.matching import COVER, Anchored, Sentence, Stateme
 from reverie.clock import from_micros
 from reverie.memories.types import MemoryKind
 from storage.recall.claims import BY_ITSELF, VALUABLES
-from storage.recall.days import FOR_WHICH, IRREGULAR_PAST, Days, days_in, end_of_day
+from storage.recall.days import FOR_WHICH, IRREGULAR_PAST, Days, begins_then, days_in, end_of_day
 from storage.recall.turns import turns_of
 
 _MIN_WORDS: Final = 3
@@ -405,8 +405,9 @@ def _with_we(text: str, we: re.Match[str], at: int) -> Statement | None:
     held = _state(as_one, at) if is_state else None
     if held is not None:
         return replace(held, content=f'User said: "{text}."', quote=text)
-    found = _plan(as_one, at) or _event(as_one, at)
-    days = days_in(text, at, is_past=found.expires_at is None) if found is not None else None
+    plan = _plan(as_one, at)
+    found = plan or _event(as_one, at)
+    days = days_in(text, at, is_past=plan is None) if found is not None else None
     if found is None or (days is None and not _MILESTONE.search(as_one)):
         return None
     content = f'User said: "{with_date(text, days, text) if days is not None else text}."'
@@ -428,7 +429,9 @@ def _plan(text: str, at: int) -> Statement | None:
             plan = _statement(text, content, "event", None, expires_at=end_of_day(days.last))
             return replace(plan, content=f'User said: "{content}."')
         content = f"User's {in_third_person(thing)}"
-    return _statement(text, content, "event", None, expires_at=end_of_day(days.last))
+    # What begins on that day holds from then on: "I'll be head nurse from December".
+    expires_at = None if begins_then(text, days) else end_of_day(days.last)
+    return _statement(text, content, "event", None, expires_at=expires_at)
 
 
 def _is_ahead(found: re.Match[str], days: Days, text: str, at: int) -> bool:
