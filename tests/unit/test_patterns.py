@@ -130,7 +130,7 @@ def test_preferences_are_found(message: str, content: str) -> None:
         ("I'm allergic to peanuts.", "User is allergic to peanuts."),
         ("I have a severe allergy to bee stings.", "User is allergic to bee stings."),
         ("I'm allergic to gluten, soy and nuts.", "User is allergic to gluten, soy and nuts."),
-        ("I have a nut allergy.", "User is allergic to nut."),
+        ("I have a nut allergy.", "User is allergic to nuts."),
         ("I'm lactose intolerant, so no cheese.", "User is lactose intolerant."),
         ("I am vegan.", "User is vegan."),
         ("I have type 2 diabetes.", "User has type 2 diabetes."),

@@ -276,6 +276,9 @@ def _condition_since(match: PatternMatch) -> Statement:
 
 def _allergic(match: PatternMatch) -> Statement | None:
     value, quote = _listed(match)
+    counted = words.COUNTED_ALLERGENS.search(value)
+    if counted is not None:
+        value = f"{value}s"
     if not is_plain(value, max_words=6) or re.search(words.NO_ALLERGENS, value, re.IGNORECASE):
         return None
     is_not = "not " if match.regex_match.groupdict().get("no") else ""
@@ -318,8 +321,6 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"{END}",
         rf"my (?:(?:new|mobile|cell){BLANKS})?(?P<key>(?:(?:phone|mobile|cell"
         rf"|telephone) )?number){IS}(?P<value>\+?\d[\d ()/-]{{5,18}}\d){END}",
-        rf"my (?P<key>height|weight){IS}(?P<value>\d[\d.,']{{0,40}}\s?(?:cm|m|kg|lbs?"
-        rf"|pounds|kilos|feet|ft)){END}",
     ),
     *rules(
         _relation_named,
@@ -388,5 +389,5 @@ RULES: Final[tuple[Rule, ...]] = (
         r"(?P<since> (?:since|for)(?: (?!and\b|but\b|so\b)[\w']{1,15}){1,4})",
         _condition_since,
     ),
-    rule(rf"{I_AM}{ADVERB}(?P<value>\d{{1,3}})(?: years? old\b| y/?o\b|(?=\s{{0,3}}(?:$|[,.!])))", _age),
+    rule(rf"{I_AM}{ADVERB}(?P<value>\d{{1,3}})(?: years? old\b| y/?o\b|(?=\s{{0,3}}(?:$|[,.!](?!\d))))", _age),
 )

@@ -337,8 +337,8 @@ IS: Final = r"(?:'s| is)(?: now)?\s{1,3}"
 VALUE: Final = rf"(?P<value>\S{REST})"
 # After a value that was matched whole: the clause ends, or continues with something else.
 END: Final = (
-    r"(?=\s{0,3}(?:$|[,;.!()]|\b(?:and|but|so|at|in|on|for|with|who|from|by|working|living|because|btw|by the way"
-    r"|though|too|as well)\b))"
+    r"(?=\s{0,3}(?:$|[,;.!()](?!\d)|\b(?:and|but|so|now|fyi|at|in|on|for|with|who|from|by|working|living|because|btw"
+    r"|by the way|though|too|as well)\b))"
 )
 
 

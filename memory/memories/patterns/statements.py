@@ -218,6 +218,37 @@ _REMIND = Anchored(
 _OWN = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|my|me|mine|we|we're|we've|we'll|our|us)\b", re.IGNORECASE)
 _VAGUE = Anchored(r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b")
 _YOU = re.compile(r"\b(?:you|your|you're|yourself|u)\b", re.IGNORECASE)
+# Names of the user's own: when I say "the lab", I mean the garage; by "the kids" I mean my dogs.
+_NAME_FOR: Final = (
+    rf"(?P<word>{COVER}{{3,40}}|(?:the|my|our) [a-z][\w'-]{{1,20}}(?: [a-z][\w'-]{{1,20}})?|(?-i:[A-Z]{{2,8}}))"
+)
+_FOR_WHAT: Final = r"(?P<meaning>(?:the|my|our|an?|(?-i:[A-Z]))[\w ,&/'-]{2,80})"
+_MEANS: Final = (
+    Anchored(
+        rf"(?:when(?:ever)? i (?:say|write|type|talk about|mention)|by){BLANKS}{_NAME_FOR},?{BLANKS}"
+        rf"i(?: always)? mean{BLANKS}{_FOR_WHAT}"
+    ),
+    Anchored(rf"(?P<word>{COVER}{{3,40}}) is (?:what i call|my (?:name|word) for){BLANKS}{_FOR_WHAT}"),
+)
+
+
+def _means(sentence: Sentence) -> Statement | None:
+    """Return what the user means by a name of their own."""
+    found = next((found for pattern in _MEANS if (found := pattern.match(sentence.text)) is not None), None)
+    if found is None:
+        return None
+    start, end = found.span("meaning")
+    meaning = whole(sentence.words(start, end))
+    word = sentence.words(*found.span("word")).strip("\"\u201c\u201d'")
+    if not is_plain(re.sub(r"\b(?:my|our) ", "", meaning), max_words=14) or as_subject(word) == as_subject(meaning):
+        return None
+    return Statement(
+        content=f'User means {in_third_person(meaning)} by "{word}".', kind="fact",
+        quote=sentence.words(0, start + len(meaning)), subject=f"means by {as_subject(word)}", confidence=0.9,
+        importance=0.7, lifetime="long_term",
+    )  # fmt: skip
+
+
 _SECRET = re.compile(
     r"\b(?:pass(?:word|code|phrase|wd)|pin|cvv|cvc|secret|token|api[ -]?key|private key|ssn|social security|card number"
     r"|iban|credentials?)\b",
@@ -435,7 +466,8 @@ _LEFT_OUT: Final = tuple(
         ),
         (
             r"(?:(?:bought|sold|got|quit|started|finished|passed|failed|booked|joined|gave|lost|broke|signed|adopted"
-            r"|handed|went|met|saw|had|did|ran) (?:my|our|the|an?|in|up|for|back|notice)|(?:moved|went) to)\b",
+            r"|handed|went|met|saw|had|did|ran) (?:my|our|the|an?|in|up|for|back|notice)"
+            rf"|(?:moved|went) to(?! (?:the )?(?:{words.DATE}|{words.WEEKDAYS}|next|\d)))\b",
             "I ",
         ),
         # With the day of it most deeds may begin so: "quit costco today", "went vegan in april". What went well was
@@ -535,6 +567,9 @@ def _in_sentence(sentence: Sentence, context: _Context) -> Iterator[Statement]:
     request = match_request(body, context.at)
     if request is not None:
         yield _as_statement(request, body) or request
+        return
+    if (means := _means(body)) is not None:
+        yield means
         return
     correction = _correction(sentence, body)
     found = [correction] if correction is not None else list(_in_clauses(body, context))

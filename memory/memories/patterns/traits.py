@@ -62,6 +62,12 @@ _HEALTH: Final = (
     r"|pills))|(?:pre-?)?diabetic|(?:lactose|gluten)[ -]intolerant|c(?:o)?eliac|hypertensive"
     r"|colou?r-?blind)(?: in (?:my|one) (?:left |right )?(?:ears?|eyes?|legs?))?)"
 )
+_AIDS: Final = (
+    r"(?:(?:an? )?(?:(?:electric|manual|power) )?(?:wheelchair|walking (?:stick|frame|aid)|mobility scooter|rollator"
+    r"|white cane|cane|zimmer frame|guide dog|screen reader|stoma|pacemaker|cochlear implant|insulin pump"
+    r"|cpap(?: machine)?|prosthetic (?:leg|arm)|hearing aids?)(?: (?:outside|outdoors|indoors|at home|at night"
+    r"|most days|to get (?:a)?round|for (?:long|longer) (?:distances|walks|trips)))?)"
+)
 _MEDICINES: Final = (
     r"(?:ibuprofen|aspirin|paracetamol|antibiotics|codeine|morphine|nsaids|statins|cortisone|[a-z]{3,15}(?:cillin|mycin"
     r"|profen|prazole|statin|olol|sartan|formin|codone|azepam|caine))"
@@ -97,6 +103,19 @@ _COSTS: Final = (
     r"|mortgage|pension|wage|allowance|deposit|(?:[a-z]{2,20} )?(?:bill|tax)))(?: for (?:the |my |our "
     r"|this )?[a-z]{2,20}(?: [a-z]{2,20})?)?"
 )
+# What is measured again and again: the newest value holds.
+_MEASURED: Final = (
+    r"(?:(?:height|weight|bmi|waist(?: size)?|pulse|cholesterol|blood (?:pressure|sugar)|hba1c|vo2 ?max|gpa|elo"
+    r"|handicap|credit score|body fat)|(?:[a-z]{2,12} )?(?:heart rate|rating)"
+    r"|(?:\d{1,3}(?:\.\d)? ?(?:k|km|miles?|m)|half[- ]marathon|marathon|mile|parkrun|deadlift|squat|bench(?: press)?) "
+    r"(?:time|pb|pr|personal best|record|max))"
+)
+_MEASURE: Final = (
+    r"(?:(?:about |around |roughly )?\d{1,4}(?:[.,:/]\d{1,3}){0,2} ?(?:%|cm|m|kg|kilos?|lbs?|pounds|stone|feet|foot|ft"
+    r"|inches|min(?:utes)?|hours|mins|bpm)?(?: \d{1,2}(?: inches)?)?(?: tall)?)"
+)
+_WEIGHT: Final = r"\d[\d.]{1,5} ?(?:kg|kilos?|lbs?|pounds|stone)"
+_LENGTH: Final = r"\d[\d.,]{0,5} ?(?:cm|m|feet|foot|ft)(?: \d{1,2}(?: inches)?)?(?: tall)?"
 _COUNTED: Final = r"(?:an?|one|two|three|four|five|six|seven|\d{1,2})"
 _OF_A_FAMILY: Final = (
     rf"(?:twins|twin (?:boys|girls|sons|daughters)|{_COUNTED} (?:(?:young|small|little|old|older|grown-up|adult|teenage"
@@ -127,13 +146,19 @@ _TIME_OF_DAY: Final = (
     r"(?:about |around )?(?:noon|midday|midnight|\d{1,2}(?:[:.]\d\d)?(?: ?[ap]\.?m\b\.?)?)"
     r"(?: (?:every day|on weekdays|most days))?"
 )
+_RECURRING: Final = (
+    r"(?:stand-?up|daily|scrum|sync|retro(?:spective)?|(?:weekly|team|staff|monday|morning) meeting|practice|training"
+    r"|rehearsals?|choir|bedtime|nap(?: time)?|raid(?: night)?|game night|book club|(?:night|day|early|late) shift"
+    r"|school run|pick-?up|drop-?off|mass|(?:yoga|dance|swimming|piano|music|english|pilates) (?:class|lesson)s?)"
+)
+_DAY_OF_WEEK: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _DAYS: Final = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|weekends|mornings|evenings|nights|school holidays)"
 _I_HAVE: Final = rf"(?:i|we)(?:{BLANKS}{ADVERB}have(?: got)?|'ve got){BLANKS}"
 _OPEN: Final = rf"(?P<value>\S{REST})"
 # The clause ends, or goes on with words such as `now` or `and`.
 _END: Final = (
-    r"(?=\s{0,3}(?:$|[,;.!()\u2013\u2014]|-\s|\b(?:and|but|so|now|because|at the moment|right now|these days|though"
-    r"|tho|btw|too|with (?:no|two|three|four|\d))\b))"
+    r"(?=\s{0,3}(?:$|[,;.!()\u2013\u2014](?!\d)|-\s|\b(?:and|but|so|now|because|at the moment|right now|these days"
+    r"|though|tho|btw|too|with (?:no|two|three|four|\d))\b))"
 )
 # Words about the moment, which are empty later on.
 _OF_NOW: Final = re.compile(
@@ -156,6 +181,7 @@ _REGIMES: Final = (
 # Whatever is asked, an agent should not propose what somebody does not eat: every context has it.
 _NOT_EATEN: Final = re.compile(
     rf"User (?:(?:can't|cannot|can not|mustn't|is not allowed to) (?:have|eat|touch|tolerate|digest)\b"
+    rf"|(?:avoids|tries to avoid|stays away from|steers clear of) (?:eating |drinking |all )?{words.FOODS}"
     rf"|is intolerant\b|(?:is|keeps|eats|follows)(?: (?:on|doing|following|eating))? (?:an? |the )?{_REGIMES})",
     re.IGNORECASE,
 )
@@ -196,7 +222,7 @@ def _health_of_person(match: PatternMatch) -> Statement | None:
     if (
         name in words.NO_NAMES
         or name.lower() in words.REFERRING_STARTS
-        or not is_plain(match.covered_value, max_words=5)
+        or not is_plain(match.covered_value, max_words=7)
     ):
         return None
     if re.search(words.NO_ALLERGENS, match.value, re.IGNORECASE):
@@ -214,6 +240,17 @@ def _in_own_words(match: PatternMatch) -> Statement:
 def _usual_time(match: PatternMatch) -> Statement:
     """Return when the user usually does something; of each thing one time holds."""
     return _statement(match, match.quote(match.whole), f"{match.key} when", key=None)
+
+
+def _of_relative(match: PatternMatch) -> Statement:
+    """Return how tall or heavy a relative is; of each relative one value holds."""
+    kind = "height" if "tall" in match.whole else "weight"
+    return _statement(match, match.quote(match.whole), f"{as_subject(match.regex_match['who'])}'s {kind}", key=None)
+
+
+def _meeting_time(match: PatternMatch) -> Statement:
+    """Return when something recurring takes place, in the user's own words."""
+    return replace(_in_own_words(match), subject=f"{match.key} when")
 
 
 def _told_event(match: PatternMatch) -> Statement:
@@ -311,9 +348,14 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     *rules(
         _health_of_person,
-        rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?:severely )?allergic to{BLANKS}{_OPEN}",
-        rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) is {ADVERB}(?P<value>an? (?:vegan|vegetarian)|(?:lactose"
-        rf"|gluten)[ -]intolerant|diabetic|teetotal){_END}",
+        rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}}))(?:'s| is) {ADVERB}(?:severely )?allergic to{BLANKS}{_OPEN}",
+        rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}}))(?:'s| is) {ADVERB}(?P<value>an? (?:vegan|vegetarian|pescatarian)"
+        rf"|(?:lactose|gluten)[ -]intolerant|diabetic|c(?:o)?eliac|teetotal){_END}",
+        # A dish may be vegan, but it eats nothing.
+        rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) (?P<value>(?:can't|cannot|mustn't|doesn't|does not|is not allowed to)"
+        rf" (?:have|eat|drink|touch|tolerate) (?:any )?{words.FOODS}|never (?:eats|drinks) {words.FOODS}"
+        rf"|keeps (?:kosher|halal)){_END}",
+        rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) has (?P<value>an? [a-z]{{3,20}} allergy){_END}",
     ),
     *rules(
         _whole_match(),
@@ -346,6 +388,9 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"(?:i|{_RELATIVES}) (?:can't|cannot|can not|mustn't|(?:am|is|are) not allowed(?: to have)?)"
         rf" (?:have|eat|do|touch|tolerate){BLANKS}(?:any )?(?P<value>{words.FOODS})"
         rf"(?!.{{0,40}}\b(?:right now|at the moment|now|today|tonight|this|until|before|anymore)\b){_END}",
+        rf"(?:i|{_RELATIVES}) {ADVERB}(?:try to |tries to )?(?:avoids?|stays? away from|steers? clear of){BLANKS}"
+        rf"(?:eating |drinking |all )?(?P<value>{words.FOODS}){_END}",
+        rf"(?:i|{_RELATIVES}) {ADVERB}(?:uses?|wears?|needs?|has|have){BLANKS}(?P<value>{_AIDS}){_END}",
         rf"{I_AM}{ADVERB}(?P<value>{_HEALTH}){_END}",
         rf"i {ADVERB}(?:get|suffer from|struggle with|live with){BLANKS}(?P<value>(?:really |very |easily )?(?:(?:sea"
         rf"|car|air|travel|motion)[ -]?sick(?:ness)?|(?:tired|cold|anxious|dizzy|overwhelmed"
@@ -386,10 +431,22 @@ RULES: Final[tuple[Rule, ...]] = (
         rf" (?:work|school|breakfast|lunch|dinner)))(?:{_END}|(?= now\b| these days\b))",
         _usual_time,
     ),
-    rule(rf"i weigh{BLANKS}(?P<value>\d[\d.]{{1,5}} ?(?:kg|kilos?|lbs?|pounds|stone)){_END}", _whole_match("weight")),
     rule(
-        rf"{I_AM}(?P<value>\d[\d.,]{{0,5}} ?(?:cm|m|feet|foot|ft)(?: \d{{1,2}}(?: inches)?)?(?: tall)?){_END}",
-        _whole_match("height"),
+        rf"(?:i {ADVERB}weigh|{I_AM}{ADVERB}(?:(?:back )?(?:down|up) to|(?:back )?at)){BLANKS}"
+        rf"(?P<value>{_WEIGHT}){_END}",
+        _whole_match("weight"),
+    ),
+    rule(rf"{I_AM}{ADVERB}(?P<value>{_LENGTH}){_END}", _whole_match("height")),
+    *rules(
+        _of_relative,
+        rf"(?P<who>{_RELATIVES})(?:'s| is){BLANKS}{ADVERB}(?P<value>{_LENGTH}(?<= tall)){_END}",
+        rf"(?P<who>{_RELATIVES}) {ADVERB}weighs{BLANKS}(?P<value>{_WEIGHT}){_END}",
+    ),
+    rule(rf"(?:my|our) (?:current |new )?(?P<key>{_MEASURED}){IS}(?P<value>{_MEASURE}){_END}", _amount),
+    rule(
+        rf"(?:the|our|my) (?P<key>(?:[a-z-]{{2,20}} ){{0,2}}?{_RECURRING})(?:'s| is| starts| begins)(?: now)?"
+        rf"(?P<value> (?:(?:on )?{_DAY_OF_WEEK}s?,? )?(?:at ){_TIME_OF_DAY}(?: on {_DAY_OF_WEEK}s?)?){_END}",
+        _meeting_time,
     ),
     rule(
         rf"{I_AM}on{BLANKS}(?P<value>[$\u00a3\u20ac]?\d[\d.,]{{1,8}}k|(?=.{{1,30}}(?:year|month)){_MONEY}){_END}",

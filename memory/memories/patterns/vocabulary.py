@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from storage.recall import days
@@ -39,7 +40,7 @@ PROFESSIONS: Final = (
 )
 # What somebody may be offered to eat and drink.
 DIETS: Final = (
-    r"(?:vegan|vegetarian|pescatarian|(?:lactose|gluten)[ -](?:intolerant|free)|c(?:o)?eliac|teetotal(?:l?er)?)"
+    r"(?:vegan|vegetarian|veggie|pescatarian|(?:lactose|gluten)[ -](?:intolerant|free)|c(?:o)?eliac|teetotal(?:l?er)?)"
 )
 CONDITIONS: Final = rf"(?:{DIETS}|diabetic|left-handed|colou?r[- ]?blind)"
 # Lasting ones only: a cold is not worth knowing for years.
@@ -116,7 +117,12 @@ STREET: Final = (
     rf"(?:\d{{1,20}}\w?\s{{1,3}}{_CAPITALISED}(?:\s{_CAPITALISED}){{0,3}}|(?:{_CAPITALISED}\s){{1,4}}\d{{1,20}}\w?)"
     rf"(?:,\s{{0,3}}{_IN_ADDRESS}(?:\s{_IN_ADDRESS}){{0,3}}){{0,3}}"
 )
-# "Allergies" that are jokes.
+# Who has "a nut allergy" is allergic to nuts.
+COUNTED_ALLERGENS: Final = re.compile(
+    r"(?:nut|peanut|walnut|hazelnut|almond|cashew|egg|prawn|shrimp|mushroom|kiwi|banana|avocado|cat|dog|horse|bee|wasp"
+    r"|sting|mite|dye|sulphite|sulfite)\Z",
+    re.IGNORECASE,
+)
 # What people must not eat, or are made ill by.
 FOODS: Final = (
     r"(?:(?:(?:cow'?s |dairy )?milk|gluten|dairy|lactose|wheat|(?:raw )?eggs?|(?:tree |pea)?nuts?|soya?|shellfish"
@@ -126,6 +132,7 @@ FOODS: Final = (
     r"|onions?|garlic|tomatoes|strawberries|kiwis?|bananas?|avocados?|mushrooms?|chocolate|spicy food|cheese|yeast"
     r"|citrus|grapefruit)(?:,? (?:or|and) (?=\w))?){1,3}"
 )
+# "Allergies" that are jokes.
 NO_ALLERGENS: Final = (
     r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|mornings?|people|work(?:ing|outs?)?|meetings?|nonsense"
     r"|stupid\w{0,40}|bull\w{0,40}|small talk|love|drama|exercise|school|homework|fun|code|bugs in|boredom|lies"
