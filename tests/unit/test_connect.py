@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.coding_agents import jsonc
+from adapters.coding_agents.files import parsed_json, with_member, without_value
 from reverie import __version__
 from reverie.errors import Rejected
 from support.command_line import CommandLine
@@ -108,7 +108,7 @@ def test_what_others_write_meanwhile_stays(reverie: CommandLine, tmp_path: Path)
     config = written(tmp_path / ".codex/config.toml", CODEX_CONFIG)
     assert reverie("connect", "claude-code").code == 0
     assert reverie("connect", "codex").code == 0
-    both = jsonc.parse(settings.read_text()).value["hooks"]["Stop"]
+    both = parsed_json(settings.read_text()).value["hooks"]["Stop"]
     assert both[0] == {"hooks": [{"type": "command", "command": "say done"}]}
     assert "reverie-hook.sh' claude-code" in both[1]["hooks"][0]["command"].replace(
         "reverie-hook.sh c", "reverie-hook.sh' c"
@@ -233,10 +233,10 @@ VALUES = st.recursive(
 def test_changes_of_a_text_change_nothing_else(before: dict[str, Any], indent: Any, key: str) -> None:
     """Given any JSON text, when a member is added and removed, then both texts mean what they should."""
     text = json.dumps(before, indent=indent)
-    changed = jsonc.with_member(text, (key, "x"), [1]) if isinstance(before.get(key, {}), dict) else text
+    changed = with_member(text, (key, "x"), [1]) if isinstance(before.get(key, {}), dict) else text
     if changed != text:
         assert json.loads(changed) == before | {key: before.get(key, {}) | {"x": [1]}}
-        assert json.loads(jsonc.without(changed, (key, "x"))) == before | {
+        assert json.loads(without_value(changed, (key, "x"))) == before | {
             key: {name: value for name, value in before.get(key, {}).items() if name != "x"}
         }
 
@@ -253,19 +253,19 @@ def test_changes_of_a_text_change_nothing_else(before: dict[str, Any], indent: A
 )
 def test_comments_stay_where_something_is_removed(text: str, keys: list[Any], left: str) -> None:
     """Given a text with comments, when something is removed, then the comments are still there."""
-    found = jsonc.without(text, keys)
+    found = without_value(text, keys)
     assert "".join(found.split()) == "".join(left.split())
     if "//" not in left:
-        jsonc.parse(found)
+        parsed_json(found)
 
 
 def test_deep_texts_are_refused() -> None:
     """Given a text that is nested a thousand levels deep, then it is refused like any other that is not valid."""
     with pytest.raises(Rejected, match="line 1"):
-        jsonc.parse("[" * 1_000)
+        parsed_json("[" * 1_000)
 
 
 def test_a_number_without_an_end_is_refused() -> None:
     """Given a number of more digits than are converted, then it is refused like any other text that is not valid."""
     with pytest.raises(Rejected, match="line 1"):
-        jsonc.parse("[" + "9" * 5_000 + "]")
+        parsed_json("[" + "9" * 5_000 + "]")

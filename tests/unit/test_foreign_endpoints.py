@@ -17,7 +17,7 @@ from adapters.embedders.openai_compatible import OpenAICompatibleEmbedder
 from adapters.embedders.record import EmbedderRecord
 from support.endpoint import Endpoint, send
 from support.pipeline import Pipeline
-from worker.store_embedders import StoreEmbedders
+from worker.runtime import StoreEmbedders
 
 
 def vector(request: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ class Installation:
 @pytest.fixture(autouse=True)
 def _cheap_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key from a passphrase takes 128 MiB and most of a second, on purpose."""
-    monkeypatch.setattr("adapters.backups.sealing.SCRYPT_COST", 2**10)
+    monkeypatch.setattr("adapters.backups.repository.SCRYPT_COST", 2**10)
 
 
 @pytest.fixture

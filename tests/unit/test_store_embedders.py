@@ -14,8 +14,8 @@ from adapters.embedders.guarded import GuardedEmbedder
 from adapters.embedders.record import EmbedderRecord, RevisedEmbedder, recorded_embedder
 from storage.index.search_index import Generation
 from support.pipeline import Pipeline
-from worker import store_embedders
-from worker.store_embedders import StoreEmbedders
+from worker import runtime
+from worker.runtime import StoreEmbedders
 
 SETTINGS = EmbedderSpec(provider="hash", api_key="s3cret", timeout_seconds=7)
 
@@ -51,7 +51,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Model]:
         models.append(Model(record.name, broken=record.model == "broken"))
         return models[-1]
 
-    monkeypatch.setattr(store_embedders, "recorded_embedder", make)
+    monkeypatch.setattr(runtime, "recorded_embedder", make)
     return models
 
 
