@@ -99,11 +99,11 @@ def test_the_demonstration_recalls_what_was_said_and_leaves_nothing_running(fold
     with contextlib.ExitStack() as taken:
         with contextlib.suppress(OSError):  # it is taken already, then
             taken.enter_context(socket.create_server(("127.0.0.1", 7437)))
-        run_and_check(folder)
-    run_and_check(folder)
+        expect_answers_and_nothing_running(folder)
+    expect_answers_and_nothing_running(folder)
 
 
-def run_and_check(folder: Path) -> None:
+def expect_answers_and_nothing_running(folder: Path) -> None:
     """Run the demonstration to its end and check what it shows."""
     demo = start(folder)
     output, errors = demo.communicate(timeout=TIMEOUT_SECONDS)

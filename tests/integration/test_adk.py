@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CHECKS = ROOT / "tests" / "support" / "adk_checks.py"
 
 
-def run_beside(runtime: Runtime, *arguments: str, times: int = 1) -> str:
-    """Run Python with google-adk beside a server whose pipeline works, and return what it prints."""
+def expect_success_beside(runtime: Runtime, *arguments: str, times: int = 1) -> str:
+    """Run Python with google-adk beside a server with a pipeline, assert its success, and return what it prints."""
     own = {key: value for key, value in os.environ.items() if not key.startswith(("REVERIE_", "GOOGLE_"))}
     printed = ""
     with running_server(runtime) as url, pipeline_at_work(runtime):
@@ -33,11 +33,11 @@ def run_beside(runtime: Runtime, *arguments: str, times: int = 1) -> str:
 def test_the_services_do_what_agents_of_adk_need(runtime: Runtime) -> None:
     """Given a server, then all checks of the services pass."""
     options = ("-q", "-c", os.devnull, "--noconftest", "-p", "no:cacheprovider")
-    run_beside(runtime, "-m", "pytest", *options, str(CHECKS))
+    expect_success_beside(runtime, "-m", "pytest", *options, str(CHECKS))
 
 
 def test_the_example_recalls_the_first_conversation_in_the_second(runtime: Runtime) -> None:
     """Given the example, when it is run twice, then the second run finds the sessions of the first."""
-    lines = run_beside(runtime, "examples/adk_agent.py", times=2).splitlines()
+    lines = expect_success_beside(runtime, "examples/adk_agent.py", times=2).splitlines()
     answers = ["How nice!", "I remember: I moved to Lisbon in May."]
     assert lines == ["Kate has 0 sessions.", *answers, "Kate has 2 sessions.", *answers]

@@ -69,8 +69,8 @@ def noticed(worker: GatedWorker) -> None:
     wait_until(lambda: any(text in worker.log() for text in NOTICED), "the worker meets the outage")
 
 
-def takes_more(worker: GatedWorker, concurrency: int) -> None:
-    """Check that the same worker still has each of its places."""
+def expect_as_many_tasks_taken(worker: GatedWorker, concurrency: int) -> None:
+    """Assert that the same worker still has each of its places."""
     later = [f"later-{number}" for number in range(concurrency)]
     worker.send(*later)
     worker.wait_begun(*later)
@@ -95,7 +95,7 @@ def test_tasks_that_end_during_an_outage_leave_the_worker_all_its_places(
             worker.open(*first)
             worker.wait_ended(*first)
             noticed(worker)
-        takes_more(worker, concurrency)
+        expect_as_many_tasks_taken(worker, concurrency)
 
 
 @pytest.mark.parametrize(("outage", "queue", "concurrency"), OUTAGES)
@@ -114,7 +114,7 @@ def test_tasks_that_outlast_an_outage_leave_the_worker_all_its_places(
                 noticed(worker)
         worker.open(LONG)
         worker.wait_ended(LONG)
-        takes_more(worker, concurrency)
+        expect_as_many_tasks_taken(worker, concurrency)
 
 
 @pytest.mark.parametrize("limit_seconds", [1, 60], ids=["at its time limit", "by a signal"])
@@ -133,7 +133,7 @@ def test_a_child_that_is_killed_during_an_outage_leaves_the_worker_its_place(
                 os.kill(worker.begun(LONG)[0], signal.SIGKILL)
             noticed(worker)
         worker.open(LONG)
-        takes_more(worker, 1)
+        expect_as_many_tasks_taken(worker, 1)
 
 
 def test_children_that_stand_still_during_an_outage_go_on_after_it(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_children_that_stand_still_during_an_outage_go_on_after_it(tmp_path: Pat
             worker.open(*first)
             worker.wait_ended(*first)
             noticed(worker)
-        takes_more(worker, 2)
+        expect_as_many_tasks_taken(worker, 2)
 
 
 def test_what_was_accepted_is_searchable_after_an_outage_at_each_step_of_a_task(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_the_suite_passes_with_its_own_tools(runtime: Runtime, specification: tu
     """Given the suite's tools behind this gate and transport, then all passes that needs no session."""
     access = Access({"operator": TOKEN})
     with running_server(runtime, access=access, wrapped=lambda app: serve_fixtures(app, TOKEN)) as url:
-        run_suite(url, *specification, baseline="fixtures.yml" if specification == EARLIER else "")
+        expect_the_suite_passes(url, *specification, baseline="fixtures.yml" if specification == EARLIER else "")
 
 
 @pytest.mark.parametrize("specification", [CURRENT, EARLIER], ids=["2026-07-28", "2025-11-25"])
@@ -55,10 +55,12 @@ def test_the_suite_passes_with_the_memory(runtime: Runtime, specification: tuple
     """Given the memory itself, then all passes that needs none of the suite's tools."""
     access = Access({"operator": TOKEN})
     with running_server(runtime, access=access, wrapped=lambda app: WithToken(app, TOKEN)) as url:
-        run_suite(url, *specification, baseline="memory.yml" if specification == CURRENT else "memory-2025-11-25.yml")
+        expect_the_suite_passes(
+            url, *specification, baseline="memory.yml" if specification == CURRENT else "memory-2025-11-25.yml"
+        )
 
 
-def run_suite(url: str, *options: str, baseline: str) -> None:
+def expect_the_suite_passes(url: str, *options: str, baseline: str) -> None:
     """Run the suite against a server; the baseline names the scenarios that are expected to fail, and no others."""
     expected = ("--expected-failures", str(BASELINES / baseline)) if baseline else ()
     command = (str(NODE), str(SUITE), "server", "--url", f"{url}/mcp", *options, *expected)

@@ -22,8 +22,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "monitoring"
 NEEDS_PROMTOOL = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 
 
-def promtool(*arguments: str | Path, folder: Path = FOLDER) -> str:
-    """Run promtool in a folder and return its output; fails if it finds a fault."""
+def expect_promtool_accepts(*arguments: str | Path, folder: Path = FOLDER) -> str:
+    """Run promtool in a folder, assert that it finds no fault, and return its output."""
     ended = subprocess.run(["promtool", *arguments], cwd=folder, text=True, capture_output=True, timeout=120)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
@@ -65,15 +65,15 @@ def test_the_queries_of_the_dashboard_are_valid(tmp_path: Path) -> None:
     rules = [{"record": f"panel:query:{number}", "expr": query} for number, query in enumerate(queries())]
     (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}), "utf-8")
 
-    assert "SUCCESS" in promtool("check", "rules", "rules.yml", folder=tmp_path)
+    assert "SUCCESS" in expect_promtool_accepts("check", "rules", "rules.yml", folder=tmp_path)
 
 
 @NEEDS_PROMTOOL
 def test_the_alerts_load_and_fire(tmp_path: Path) -> None:
     """Given the alerts and their tests, then promtool has no remark, and each fires when it should."""
-    promtool("check", "rules", "--lint-fatal", "alerts.yml")
-    promtool("test", "rules", "alerts.test.yml")
-    promtool("check", "config", "--syntax-only", "prometheus.yml")
+    expect_promtool_accepts("check", "rules", "--lint-fatal", "alerts.yml")
+    expect_promtool_accepts("test", "rules", "alerts.test.yml")
+    expect_promtool_accepts("check", "config", "--syntax-only", "prometheus.yml")
 
 
 def test_every_alert_has_a_test_and_says_what_to_do() -> None:

@@ -30,7 +30,7 @@ def test_the_login_leads_back_to_where_it_was_asked_for(make_visitor: MakeVisito
     visitor.open("/agents")
     visitor.page.get_by_label("Token").fill(TOKEN)
     visitor.page.get_by_role("button", name="Log in").click()
-    visitor.page.get_by_role("heading", name="Agents and users").wait_for()
+    expect(visitor.page.get_by_role("heading", name="Agents and users")).to_be_visible()
 
 
 def test_a_wrong_token_is_refused_with_the_reason(make_visitor: MakeVisitor) -> None:

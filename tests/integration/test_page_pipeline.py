@@ -92,7 +92,7 @@ def test_a_revoked_token_leads_to_the_login(make_visitor: MakeVisitor, operator:
     visitor.open("/pipeline")
     waiting(visitor, "0")
     operator.admin.tokens.revoke(created.id)
-    visitor.page.get_by_label("Token").wait_for()
+    expect(visitor.page.get_by_label("Token")).to_be_visible()
     visitor.complaints.clear()  # the stream ended with an answer that is none
 
 

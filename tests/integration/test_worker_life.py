@@ -96,7 +96,7 @@ def faults(monitor: Monitor) -> list[str]:
     return [fault for fault in found if not fault.startswith(("beat", "no worker takes tasks"))]
 
 
-def check_a_deaf_worker_ends(folder: Path, *, concurrency: int, queue: str, before: str) -> None:
+def expect_a_deaf_worker_is_a_fault_and_ends(folder: Path, *, concurrency: int, queue: str, before: str) -> None:
     with (
         RestartableValkey() as broker,
         redis.Redis.from_url(broker.url) as client,
@@ -118,12 +118,12 @@ def check_a_deaf_worker_ends(folder: Path, *, concurrency: int, queue: str, befo
 
 def test_a_worker_whose_places_are_never_freed_is_a_fault_and_ends(tmp_path: Path) -> None:
     """Given a worker that lives, beats and takes nothing, then the status names it, and it ends within a minute."""
-    check_a_deaf_worker_ends(tmp_path, concurrency=2, queue=contract.QUEUE_INDEX, before=DEAF)
+    expect_a_deaf_worker_is_a_fault_and_ends(tmp_path, concurrency=2, queue=contract.QUEUE_INDEX, before=DEAF)
 
 
 def test_a_worker_whose_loop_stands_still_is_a_fault_and_ends(tmp_path: Path) -> None:
     """Given a worker with threads whose event loop hangs, then the status names it, and it ends within a minute."""
-    check_a_deaf_worker_ends(tmp_path, concurrency=2, queue=contract.QUEUE_SCHEDULES, before=BLOCKED)
+    expect_a_deaf_worker_is_a_fault_and_ends(tmp_path, concurrency=2, queue=contract.QUEUE_SCHEDULES, before=BLOCKED)
 
 
 def test_a_worker_grows_while_tasks_wait(tmp_path: Path) -> None:
