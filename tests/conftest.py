@@ -118,7 +118,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Keep what was collected out of garbage collections, each of which took a second to look at 12,000 tests."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 

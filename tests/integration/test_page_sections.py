@@ -467,8 +467,8 @@ def test_a_login_survives_a_restart_of_the_server(
         expect(visitor.page.get_by_text("Kate takes oat milk")).to_be_visible()
 
 
-def test_ten_thousand_memories_are_paged_and_searched(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
-    """Given 10,000 memories, then the page lists the newest, leads to older ones, and finds one among them."""
+def test_thousands_of_memories_are_paged_and_searched(visitor: Visitor, operator: Reverie, runtime: Runtime) -> None:
+    """Given 2,000 memories, then the page lists the newest, leads to older ones, and finds one among them."""
     from reverie.clock import from_micros
     from reverie.memories.types import Memory, MemoryExport
 
@@ -487,17 +487,17 @@ def test_ten_thousand_memories_are_paged_and_searched(visitor: Visitor, operator
             updated_at=from_micros(1_700_000_000_000_000 + number * 60_000_000),
             accessed_at=from_micros(1_700_000_000_000_000 + number * 60_000_000),
         )
-        for number in range(10_000)
+        for number in range(2_000)
     ]
     operator.memories.import_(MemoryExport(memories=made))
     page = visitor.open("/")
-    expect(page.get_by_text("10,000 memories")).to_be_visible()
+    expect(page.get_by_text("2,000 memories")).to_be_visible()
     expect(page.locator("[data-item]")).to_have_count(50)
     page.get_by_role("link", name="Older").click()
-    expect(page.locator("[data-item]").first).to_contain_text("Box 9949")
+    expect(page.locator("[data-item]").first).to_contain_text("Box 1949")
     drain(runtime)
-    visitor.open("/", q="box 4321")
-    expect(page.locator("li.result").first).to_contain_text("Box 4321")
+    visitor.open("/", q="box 1321")
+    expect(page.locator("li.result").first).to_contain_text("Box 1321")
 
 
 def test_a_page_of_messages_lies_around_one_of_them(operator: Reverie, runtime: Runtime) -> None:

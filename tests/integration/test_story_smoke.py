@@ -14,6 +14,7 @@ import pytest
 from benchmarks.harness.options import UnusableData
 from benchmarks.story.world import opened
 from reverie.memories.types import MemoryDraft
+from support.forks import run_module
 from support.postgres import TestServer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,9 +106,8 @@ def test_a_data_set_that_cannot_be_used_is_said_before_anything_is_lived(tmp_pat
     other = tmp_path / "other.json"
     other.write_text('{"a": 1}', encoding="utf-8")
     for path, expected_error in ((tmp_path / "nowhere.json", "there is no file"), (other, "has not the form of")):
-        command = [sys.executable, "-m", "benchmarks.story", "--embedding-provider", "hash", "--locomo", str(path)]
-        command += ["--output", str(tmp_path / "story.json")]
-        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        options = ("--embedding-provider", "hash", "--locomo", str(path), "--output", str(tmp_path / "story.json"))
+        ran = run_module("benchmarks.story", *options, environment=os.environ, output=tmp_path / "output", folder=ROOT)
         assert (ran.returncode, expected_error in ran.stderr) == (1, True), ran.stderr
         assert "Traceback" not in ran.stderr
         assert not (tmp_path / "story.json").exists()
