@@ -33,10 +33,10 @@ gc.disable()
 _WAITING = frozenset({"acceptance", "integration"})
 # Seconds that the longest of their files take on two busy cores; the others take 10 on average, and 30 at most.
 _LONG = {
-    "test_worker_life": 290,
+    "test_worker_life": 210,
     "test_agent_story": 160,
     "test_postgres_plans": 140,
-    "test_wheel": 130,
+    "test_wheel": 100,
     "test_benchmarks_smoke": 100,
     "test_page_sections": 100,
     "test_broker_outages": 100,

@@ -28,6 +28,18 @@ from support.broker import RestartableValkey
 from support.gated_worker import PATIENCE_SECONDS, TASK, GatedWorker, wait_until
 from support.ports import free_port
 
+# What the status calls a fault comes sooner than after 20 s, and what a worker ends itself for sooner than after 40 s.
+# Between them is a heartbeat, one of which comes every five seconds.
+FAULT_SECONDS: Final = 6.0
+SOON: Final = """
+from worker import consumption
+consumption._END_SECONDS = 20
+"""
+# A child that gives no sign is killed sooner than after 30 s.
+IMPATIENT: Final = """
+from worker.supervision import alive_signs
+alive_signs._CHILD_SILENT_SECONDS = 15
+"""
 # No place is ever freed from the moment at which a file is there, as when acknowledgements are lost.
 DEAF: Final = """
 from worker import consumer
@@ -100,7 +112,7 @@ def expect_a_deaf_worker_is_a_fault_and_ends(folder: Path, *, concurrency: int, 
     with (
         RestartableValkey() as broker,
         redis.Redis.from_url(broker.url) as client,
-        GatedWorker(folder, broker.url, queue=queue, concurrency=concurrency, before=before) as worker,
+        GatedWorker(folder, broker.url, queue=queue, concurrency=concurrency, before=SOON + before) as worker,
     ):
         monitor = Monitor(client, prefix=contract.DEFAULT_PREFIX)
         worker.open("first")
@@ -116,11 +128,19 @@ def expect_a_deaf_worker_is_a_fault_and_ends(folder: Path, *, concurrency: int, 
         assert "worker_takes_no_tasks" in worker.log()
 
 
+@pytest.fixture
+def fault_comes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status calls a worker that takes no tasks a fault after some seconds."""
+    monkeypatch.setattr("memory.pipeline.faults.STALLED_SECONDS", FAULT_SECONDS)
+
+
+@pytest.mark.usefixtures("fault_comes_soon")
 def test_a_worker_whose_places_are_never_freed_is_a_fault_and_ends(tmp_path: Path) -> None:
     """Given a worker that lives, beats and takes nothing, then the status names it, and it ends within a minute."""
     expect_a_deaf_worker_is_a_fault_and_ends(tmp_path, concurrency=2, queue=contract.QUEUE_INDEX, before=DEAF)
 
 
+@pytest.mark.usefixtures("fault_comes_soon")
 def test_a_worker_whose_loop_stands_still_is_a_fault_and_ends(tmp_path: Path) -> None:
     """Given a worker with threads whose event loop hangs, then the status names it, and it ends within a minute."""
     expect_a_deaf_worker_is_a_fault_and_ends(tmp_path, concurrency=2, queue=contract.QUEUE_SCHEDULES, before=BLOCKED)
@@ -210,7 +230,7 @@ def test_a_worker_that_ended_because_it_was_deaf_is_started_again(tmp_path: Path
 
 def test_a_child_that_stands_still_in_a_task_is_replaced_and_the_others_go_on(tmp_path: Path) -> None:
     """Given one of two children stopped in its task, then the other works on, and the task is done by a new child."""
-    with RestartableValkey() as broker, GatedWorker(tmp_path, broker.url, concurrency=2) as worker:
+    with RestartableValkey() as broker, GatedWorker(tmp_path, broker.url, concurrency=2, before=IMPATIENT) as worker:
         worker.send("stopped")
         worker.wait_begun("stopped")
         child = worker.begun("stopped")[0]
@@ -228,7 +248,7 @@ def test_a_child_that_stands_still_in_a_task_is_replaced_and_the_others_go_on(tm
 
 def test_a_child_that_stands_still_without_a_task_is_replaced(tmp_path: Path) -> None:
     """Given the only child stopped between two tasks, then the next one is done by a new child of the same worker."""
-    with RestartableValkey() as broker, GatedWorker(tmp_path, broker.url) as worker:
+    with RestartableValkey() as broker, GatedWorker(tmp_path, broker.url, before=IMPATIENT) as worker:
         worker.open("first", "second")
         worker.send("first")
         worker.wait_ended("first")
