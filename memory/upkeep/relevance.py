@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from reverie.clock import DAY_MICROS, HOUR_MICROS
 from reverie.memories.types import Tier
-from storage.memories.records import MemoryRecord, decay, hours_between
+from storage.memories.records import EXTRACTION_SOURCE, UNCONFIRMED_DAYS, MemoryRecord, decay, hours_between
+from storage.recall.chunk_sources import CHANGED
 
 if TYPE_CHECKING:
     from storage.memories.sweeps import MemoryOutline  # its module needs the database libraries
@@ -56,9 +58,24 @@ def hours_until_pruned(memory: MemoryOutline, *, policy: CurationPolicy) -> floa
     at_first = memory.importance * (1.0 + math.log1p(memory.access_count))
     if memory.protected or memory.tier == "conversation" or policy.prune_relevance <= 0 or rate >= 1:
         return math.inf
+    counts_for = (counts_until(memory) - memory.accessed_at) / HOUR_MICROS
     if at_first < policy.prune_relevance or rate <= 0:
+        return max(0.0, counts_for)
+    return max(counts_for, math.log(policy.prune_relevance / at_first) / math.log(rate))
+
+
+def counts_until(memory: MemoryOutline) -> float:
+    """Return until when a memory counts although nobody recalls it, in microseconds; 0 if only recalls keep it.
+
+    What a user said counts until it is due for review: a birthday that nobody asks for in three months is still one.
+    That something has ended always counts: without it, what has ended would be told as if it held.
+    """
+    if memory.source != EXTRACTION_SOURCE:
         return 0.0
-    return math.log(policy.prune_relevance / at_first) / math.log(rate)
+    if (memory.subject or "").startswith(CHANGED):
+        return math.inf
+    days = UNCONFIRMED_DAYS.get(memory.kind)
+    return max(memory.created_at, memory.confirmed_at or 0) + days * DAY_MICROS if days is not None else 0.0
 
 
 def is_promotable(memory: MemoryOutline, *, now: int, policy: CurationPolicy) -> bool:
@@ -71,7 +88,10 @@ def is_promotable(memory: MemoryOutline, *, now: int, policy: CurationPolicy) ->
 
 
 def is_prunable(memory: MemoryOutline, *, now: int, policy: CurationPolicy) -> bool:
-    """Return whether to prune a memory; never a protected one, or one of the conversation tier, whose sessions end."""
-    if memory.protected or memory.tier == "conversation":
+    """Return whether to prune a memory: never a protected one, or one that still counts without recalls.
+
+    The conversation tier is not pruned: its memories end with their session.
+    """
+    if memory.protected or memory.tier == "conversation" or now < counts_until(memory):
         return False
     return relevance(memory, now=now, rates=policy.rates) < policy.prune_relevance

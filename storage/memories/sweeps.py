@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reverie.clock import DAY_MICROS
-from reverie.memories.types import Lifetime, Tier
+from reverie.memories.types import Lifetime, MemoryKind, Tier
 from storage.curation import CurationLog, EntryDraft
 from storage.index.search_index import SearchIndex
 from storage.memories.records import MemoryRecord, is_protected, is_standing
@@ -36,7 +36,7 @@ class MemoryOutline:
     id: str
     tier: Tier
     lifetime: Lifetime
-    kind: str
+    kind: MemoryKind
     source: str
     importance: float
     access_count: int
@@ -52,6 +52,7 @@ class MemoryOutline:
     pinned: bool
     visibility: str = "private"
     tenant: str | None = None
+    confirmed_at: int | None = None
     # Who sees the session of a memory without an owner; None for everybody.
     audience: str | None = None
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.upkeep.relevance import CurationPolicy, is_promotable, is_prunable, relevance
+from memory.upkeep.relevance import CurationPolicy, hours_until_pruned, is_promotable, is_prunable, relevance
 from reverie.memories.types import Tier
 from storage.memories.records import RATES, TIERS
 from storage.memories.sweeps import MemoryOutline
 from support.kept import DEFAULT_POLICY, HOUR, NOW
 
+DAY = 24 * HOUR
 # With nothing lost by the hour, relevance is importance as long as nobody recalled it.
 STILL = CurationPolicy(rates=dict.fromkeys(TIERS, 1.0))
 
@@ -117,10 +118,36 @@ def test_pruning_needs_less_than_its_threshold() -> None:
         ({"source": "user"}, True),
         ({"is_note": True}, False),
         ({"is_fact": True, "source": "user"}, False),
-        ({"is_fact": True, "source": "extraction"}, True),
+        ({"is_fact": True, "source": "extraction", "created_at": NOW - 366 * DAY}, True),
         ({"tier": "conversation"}, False),
     ],
 )
 def test_what_is_protected_is_never_pruned(columns: dict[str, object], *, goes: bool) -> None:
     """Given a memory that has faded to nothing, then who wrote, pinned or holds it decides whether it goes."""
     assert is_prunable(memory(importance=0.0, **columns), now=NOW, policy=DEFAULT_POLICY) is goes
+
+
+@pytest.mark.parametrize(
+    ("columns", "days"),
+    [
+        ({"kind": "fact", "is_fact": True}, 365),
+        ({"kind": "preference", "importance": 0.6}, 1_095),
+        ({"kind": "task"}, 30),
+    ],
+)
+def test_what_a_user_said_does_not_decay_before_it_is_due_for_review(columns: dict[str, object], days: int) -> None:
+    """Given a fact of extraction that nobody recalls, then it stays until it is due for review, since last said."""
+    said = memory(source="extraction", accessed_at=NOW - 5_000 * DAY, created_at=NOW - days * DAY + HOUR, **columns)
+    assert not is_prunable(said, now=NOW, policy=DEFAULT_POLICY)
+    assert is_prunable(said, now=NOW + HOUR, policy=DEFAULT_POLICY)
+    assert hours_until_pruned(said, policy=DEFAULT_POLICY) == 5_000 * 24 + 1
+    again = replace(said, confirmed_at=NOW)
+    assert not is_prunable(again, now=NOW + (days - 1) * DAY, policy=DEFAULT_POLICY)
+
+
+def test_that_something_has_ended_never_decays() -> None:
+    """Given a change that nobody recalls, then it stays: what it ended must not be told as if it held."""
+    change = memory(source="extraction", kind="event", subject="changed: user quit their job", accessed_at=0)
+    assert not is_prunable(change, now=NOW, policy=DEFAULT_POLICY)
+    assert math.isinf(hours_until_pruned(change, policy=DEFAULT_POLICY))
+    assert is_prunable(replace(change, subject="job"), now=NOW, policy=DEFAULT_POLICY)
