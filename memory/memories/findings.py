@@ -274,7 +274,15 @@ class FindingSaver:
             if owner is None and self._session.is_group:
                 self.counts["speaker_unknown"] += 1  # a group's finding must not become everybody's
                 continue
-            self.counts[self._save(with_owner(finding, owner), self._contents_of(owner))] += 1
+            self.counts[self._save(with_owner(self._of_member(finding), owner), self._contents_of(owner))] += 1
+
+    def _of_member(self, finding: Finding) -> Finding:
+        """Return a finding without the speaker's name, if it is the name of a user who said it in a group.
+
+        So it is about the user, and replaces what the same user said elsewhere.
+        """
+        is_members = self._session.is_group and finding.message.user is not None
+        return replace(finding, message=replace(finding.message, name=None)) if is_members else finding
 
     def _owner(self, finding: Finding) -> str | None:
         """Return the user to whom a finding belongs: the user of its message, else the session's user."""

@@ -29,7 +29,7 @@ from reverie import contract
 from reverie.clock import now_micros
 from reverie.errors import StoreUnavailable
 from storage.memories.extraction import ExtractionProgress
-from storage.memories.records import NewMemory, is_standing
+from storage.memories.records import MemoryFilter, NewMemory, is_standing
 from storage.stores import Store
 from storage.transaction import Transaction
 from support.extracting import Extracting, answer, memory, tell
@@ -56,6 +56,37 @@ def remember(pipeline: Pipeline, **fields: Any) -> None:
 def rows(pipeline: Pipeline, *tables: str) -> list[Any]:
     with pipeline.store.reading() as tx:
         return [sorted(tx.connection.execute(text(f"SELECT * FROM {table}")).all(), key=repr) for table in tables]
+
+
+# --- groups ---
+
+
+def test_what_a_member_says_in_a_group_replaces_what_that_member_said_alone(pipeline: Pipeline) -> None:
+    """Given a home, a diet and a car told alone, when a named member of a group says that they changed, then they have.
+
+    What another member says of the same things changes nothing of it.
+    """
+    extracting = Extracting(pipeline)
+    for user in ("mara", "luis"):
+        tell(pipeline, "I live in Bristol.", "I'm a vegetarian.", "I drive a Fiat.", session=user, user=user)
+    extracting.sweep()
+    tell(pipeline, {"content": "Hi!", "name": "Luis"}, session="group", user="luis")
+    moved = ("I moved to Leeds.", "I'm not a vegetarian any more.", "I sold my Fiat.")
+    tell(pipeline, *({"content": one, "name": "Mara"} for one in moved), session="group", user="mara")
+    extracting.sweep()
+
+    with pipeline.store.reading() as tx:
+        known = tx.for_agent("ana")
+        current = [*known.memories.iterate(MemoryFilter())]
+        doubtful = later_changes(known, current)
+    told = {user: {one.content for one in current if one.owner_user_id == user} for user in ("mara", "luis")}
+    assert told["mara"] == {
+        "User moved to Leeds.", "User is not a vegetarian any more.", "User drives a Fiat.", "User sold their Fiat.",
+    }  # fmt: skip
+    assert told["luis"] == {"User lives in Bristol.", "User is a vegetarian.", "User drives a Fiat."}
+    assert [(one.content, one.owner_user_id) for one in current if one.id in doubtful] == [
+        ("User drives a Fiat.", "mara")
+    ]
 
 
 # --- when ---
