@@ -1721,8 +1721,8 @@ SELECT m.row_id AS row_id, m.id AS id, m.tier AS tier, m.lifetime AS lifetime, m
     accessed_at, m.expires_at AS expires_at, m.owner_user_id AS owner_user_id, m.channel_id AS channel, m.session_row AS
     session_row, CAST(CAST((NOT m.note_id IS NULL) AS INT) AS BIGINT) AS is_note, CAST(CAST((NOT m.category IS NULL) AS
     INT) AS BIGINT) AS is_fact, m.subject AS subject, m.pinned AS pinned, m.visibility AS visibility, m.tenant AS
-    tenant, CASE WHEN m.owner_user_id IS NULL AND NOT m.session_row IS NULL THEN (SELECT os.audience FROM sessions AS os
-    WHERE os.row_id = m.session_row AND os.store_id = :store_id) END AS audience
+    tenant, m.confirmed_at AS confirmed_at, CASE WHEN m.owner_user_id IS NULL AND NOT m.session_row IS NULL THEN (SELECT
+    os.audience FROM sessions AS os WHERE os.row_id = m.session_row AND os.store_id = :store_id) END AS audience
 FROM UNNEST(CAST(:rows AS BIGINT[])) WITH ORDINALITY AS j(value, key)
 JOIN memories AS m ON m.row_id = j.value
 WHERE (m.agent_id = :agent AND m.superseded_by IS NULL) AND m.store_id = :store_id
@@ -1732,8 +1732,8 @@ SELECT m.row_id AS row_id, m.id AS id, m.tier AS tier, m.lifetime AS lifetime, m
     accessed_at, m.expires_at AS expires_at, m.owner_user_id AS owner_user_id, m.channel_id AS channel, m.session_row AS
     session_row, CAST(CAST((NOT m.note_id IS NULL) AS INT) AS BIGINT) AS is_note, CAST(CAST((NOT m.category IS NULL) AS
     INT) AS BIGINT) AS is_fact, m.subject AS subject, m.pinned AS pinned, m.visibility AS visibility, m.tenant AS
-    tenant, CASE WHEN m.owner_user_id IS NULL AND NOT m.session_row IS NULL THEN (SELECT os.audience FROM sessions AS os
-    WHERE os.row_id = m.session_row AND os.store_id = :store_id) END AS audience
+    tenant, m.confirmed_at AS confirmed_at, CASE WHEN m.owner_user_id IS NULL AND NOT m.session_row IS NULL THEN (SELECT
+    os.audience FROM sessions AS os WHERE os.row_id = m.session_row AND os.store_id = :store_id) END AS audience
 FROM memories AS m
 WHERE (m.agent_id = :agent AND m.superseded_by IS NULL) AND m.store_id = :store_id
 ORDER BY m.row_id;
@@ -1743,8 +1743,8 @@ SELECT m.row_id AS row_id, m.id AS id, m.tier AS tier, m.lifetime AS lifetime, m
     accessed_at, m.expires_at AS expires_at, m.owner_user_id AS owner_user_id, m.channel_id AS channel, m.session_row AS
     session_row, CAST(CAST((NOT m.note_id IS NULL) AS INT) AS BIGINT) AS is_note, CAST(CAST((NOT m.category IS NULL) AS
     INT) AS BIGINT) AS is_fact, m.subject AS subject, m.pinned AS pinned, m.visibility AS visibility, m.tenant AS
-    tenant, CASE WHEN m.owner_user_id IS NULL AND NOT m.session_row IS NULL THEN (SELECT os.audience FROM sessions AS os
-    WHERE os.row_id = m.session_row AND os.store_id = :store_id) END AS audience
+    tenant, m.confirmed_at AS confirmed_at, CASE WHEN m.owner_user_id IS NULL AND NOT m.session_row IS NULL THEN (SELECT
+    os.audience FROM sessions AS os WHERE os.row_id = m.session_row AND os.store_id = :store_id) END AS audience
 FROM UNNEST(CAST(:rows AS BIGINT[])) WITH ORDINALITY AS j(value, key)
 JOIN memories AS m ON m.row_id = j.value
 WHERE (m.agent_id = :agent AND m.superseded_by IS NULL) AND m.store_id = :store_id
@@ -1754,8 +1754,8 @@ SELECT m.row_id AS row_id, m.id AS id, m.tier AS tier, m.lifetime AS lifetime, m
     accessed_at, m.expires_at AS expires_at, m.owner_user_id AS owner_user_id, m.channel_id AS channel, m.session_row AS
     session_row, CAST(CAST((NOT m.note_id IS NULL) AS INT) AS BIGINT) AS is_note, CAST(CAST((NOT m.category IS NULL) AS
     INT) AS BIGINT) AS is_fact, m.subject AS subject, m.pinned AS pinned, m.visibility AS visibility, m.tenant AS
-    tenant, CASE WHEN m.owner_user_id IS NULL AND NOT m.session_row IS NULL THEN (SELECT os.audience FROM sessions AS os
-    WHERE os.row_id = m.session_row AND os.store_id = :store_id) END AS audience
+    tenant, m.confirmed_at AS confirmed_at, CASE WHEN m.owner_user_id IS NULL AND NOT m.session_row IS NULL THEN (SELECT
+    os.audience FROM sessions AS os WHERE os.row_id = m.session_row AND os.store_id = :store_id) END AS audience
 FROM memories AS m
 WHERE (m.agent_id = :agent AND m.superseded_by IS NULL) AND m.store_id = :store_id
 ORDER BY m.row_id;
