@@ -264,9 +264,11 @@ def said_in(text: str) -> str:
 
 def as_said(text: str) -> str:
     """Return a text in the words of its speaker, with all apostrophes."""
-    return with_apostrophes(said_in(text))
+    return _TITLE.sub(r"\1", with_apostrophes(said_in(text)))
 
 
+# The point after a title ends no sentence.
+_TITLE = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St)\.(?=\s[A-Z])")
 # "My manager's name is", "my manager is called" and "my new manager is" are about one attribute.
 _NAMED = re.compile(
     r"\A(?P<whose>\s{0,3}(?:my|our|user's)\s[\w-]{2,20}(?:\s[\w-]{2,20})?)"

@@ -24,6 +24,7 @@ def is_replaced(older: str, newer: str) -> bool:
         ("We live in a flat in Graça.", "We've just moved to Faro."),
         ("My desk is on floor 3.", "My desk is on floor 4."),
         ("My sister's name is Ana.", "My sister's name is Rita."),
+        ("My dentist is Dr. Kaur.", "User's dentist's name is Dr. Hollis."),
         ("The capital of Ruritania is Strelsau.", "The capital of Ruritania is Zenda."),
         ("Kate is married to Tom.", "Kate is married to Ben."),
         ("The plant was founded by Olga Prins.", "The plant was founded by Jan Prins."),
