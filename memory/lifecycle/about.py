@@ -189,7 +189,16 @@ def _relation_pattern(noun: str) -> re.Pattern[str]:
 # Between a relation and a name, or a name and a relation.
 _CALLED: Final = r"(?:,? |'s name is | is called | is named | called | named | is |, called |, named | \()"
 _PROPER: Final = r"([A-Z][a-z]\w*(?: [A-Z][a-z]\w*)?)"
-_BEFORE_NAME: Final = r"\b(?:my|our|your|user's)\s+(?:[a-z]+\s+){0,2}?([a-z-]+),?\s+\(?$"
+# No adjectives: in "my brother likes Ana" she is no "likes" of the user's.
+_NOUNS: Final = "|".join(
+    sorted(
+        _FEMALE | _MALE | _word_set("friend boss colleague cousin neighbour neighbor roommate flatmate partner cat dog")
+    )
+)
+_BEFORE_NAME: Final = (
+    rf"\b(?:my|our|your|user's)\s+(?:(?!(?:{_NOUNS})\b)[a-z]+\s+){{0,2}}?(?!(?:is|was|name|called|named)\b)([a-z-]+)"
+    r"(?:,|(?:'s name)? (?:is|was)(?: called| named)?,?|,? (?:called|named))?\s+\(?$"
+)
 
 
 class _Person:
@@ -218,7 +227,12 @@ class _Person:
         return full or any(_relation_pattern(noun).search(text) and _is_theirs(noun, said, text) for noun in self.nouns)
 
     def others(self, text: str) -> set[tuple[str, str]]:
-        """Return the surnames and relations that a text gives to other people with the same first name."""
+        """Return the surnames and relations that a text gives to other people with the same first name.
+
+        Whoever has the full name is this person, whatever else the text calls them.
+        """
+        for name in self.names:
+            text = _name_pattern(name).sub(" ", text) if " " in name else text
         surnames = {name.split()[-1] for name in self.names if " " in name}
         own = {("surname", one) for one in surnames} | {("relation", one) for one in self.nouns}
         return {one for one in _described(self.first, text) if one not in own} if self.first else set()

@@ -101,6 +101,31 @@ def test_one_of_two_people_of_a_name_is_found_where_it_is_certain() -> None:
     assert list(ids("my sister Ana", said)) == ["a0", "a1"]
 
 
+def test_a_verb_before_a_name_is_no_relation() -> None:
+    """Given "my boyfriend is Jonas", then he is the boyfriend, and nothing else that "is" something is his."""
+    said = [
+        *talk("My boyfriend is Jonas.", "My birthday is on 14 March.", session="a"),
+        *talk("My brother likes Jonas.", session="b"),
+        *talk("My sister likes tea.", session="c"),
+        *talk("My boyfriend has a boat.", session="d"),
+        memory("User's boyfriend's name is Jonas."),
+        memory("User's phone number is 0113 496 0456."),
+    ]
+    assert ids("Jonas", said) == {
+        "a0": "alias", "b0": "named", "d0": "alias", "User's boyfriend's name is Jonas.": "alias",
+    }  # fmt: skip
+
+
+def test_whoever_has_the_full_name_is_meant_whatever_else_they_are_called() -> None:
+    """Given a name of two words, then "my favourite restaurant is Casa Lima" is about it, as all else that names it."""
+    said = [
+        *talk("My favourite restaurant is Casa Lima.", session="a"),
+        *talk("Casa Lima has closed.", session="b"),
+        *talk("My colleague Casa Brown has left.", session="c"),
+    ]
+    assert ids("Casa Lima", said) == {"a0": "named", "b0": "named"}
+
+
 def test_a_relation_of_two_users_is_asked_back() -> None:
     """Given two users with a sister each, then the user is to be named."""
     said = [
