@@ -24,6 +24,7 @@ from adapters.workspace_git import GitFolders
 from memory.idle_stores import IdleStores, run_where_changed
 from memory.jobs import ORDINARY_RUN, JobRun, RunOptions
 from memory.memories.concept_tags import SEEN_BY_ALL, concept_tags, sensitive_kind
+from memory.memories.patterns.corrections import corrected, is_taken_back
 from memory.questions import is_only_questions
 from memory.secrets import announces_secret, asks_for_secret, looks_secret
 from memory.upkeep.consolidation import has_users
@@ -33,8 +34,11 @@ from reverie.contract import DREAM_SWEEP
 from reverie.errors import StoreUnavailable
 from reverie.memories.types import DREAM_SWEEP as MADE_BY
 from storage.curation import EntryDraft
-from storage.memories.records import MemoryRecord, NewMemory
+from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
 from storage.pipeline.records import MessageRecord
+from storage.recall.claims import claims_of, replaces
+from storage.recall.days import passed_day
+from storage.recall.dependence import changes_of, newest_change
 from storage.recall.words import FILLER_WORDS, words_of
 from storage.stores import Stores
 from storage.transaction import AgentRepositories, Transaction
@@ -249,13 +253,39 @@ def _promotable(rows: AgentRepositories, candidate: Candidate, now: int) -> Memo
         message = next(iter(rows.messages.by_rows([row])), None)
         if message is None:
             return "gone"
-        return refuse_message(message, rows.messages.preceding_texts([row]).get(row, "")) or message
+        refusal = refuse_message(message, rows.messages.preceding_texts([row]).get(row, ""))
+        return refusal or ("outdated" if _is_outdated(rows, message, now) else message)
     memory = rows.memories.by_rows([candidate.source.memory_row]).get(candidate.source.memory_row)
     if memory is None or not memory.active:
         return "gone"
     if not is_lasting(memory, now):
         return "passing"
     return refuse_memory(memory, rows.messages.sources_of([memory.row_id]).get(memory.row_id)) or memory
+
+
+def _is_outdated(rows: AgentRepositories, message: MessageRecord, now: int) -> bool:
+    """Return whether what a message says was corrected, replaced or changed since, or was planned for a past day.
+
+    The memory made from it would be told as what holds.
+    """
+    said, said_at, owner = message.content, message.created_at, _owner(rows, message)
+    if passed_day(said, said_at, now=now) is not None:
+        return True
+    next_one = rows.messages.said_next(message)
+    if next_one and (is_taken_back(next_one) or corrected(said, next_one) is not None):
+        return True
+    if newest_change(said, said_at, changes_of(rows.past_memories.replacements(owner))) is not None:
+        return True
+    claims = claims_of(said)
+    newer = rows.memories.iterate(MemoryFilter(owner=owner)) if claims else ()
+    told = (one.content for one in newer if one.owner_user_id == owner and one.created_at > said_at)
+    return any(replaces(by, claim) for content in told for by in claims_of(content) for claim in claims)
+
+
+def _owner(rows: AgentRepositories, message: MessageRecord) -> str | None:
+    """Return to whom words belong: in a session of several users, the user whom the message names, or all of them."""
+    session = rows.sessions.get(message.session)
+    return message.user or (None if session.is_group else session.user)
 
 
 def _promote(tx: Transaction, agent: str, candidate: Candidate, now: int) -> Phase | None:
@@ -280,9 +310,7 @@ def _make(
     found = rows.chunk_sources.texts([candidate.chunk_id]).get(candidate.chunk_id)
     if found is None or (found.session, found.id) != (message.session, message.id):
         return None
-    session = rows.sessions.get(message.session)
-    # In a session of several users, words belong to the user whom the message names, or else to all of them.
-    owner = message.user or (None if session.is_group else session.user)
+    owner = _owner(rows, message)
     sensitive = sensitive_kind(found.chunk_text)
     if sensitive is None and owner is None and rows.dreams.has_users():
         sensitive = SEEN_BY_ALL
@@ -340,7 +368,7 @@ def _refresh_files(run: JobRun, notebooks: Notebooks, repositories: GitFolders) 
         raise failed
 
 
-Refusal = Literal["command", "filler", "question", "secret", "tool_output", "too_long"]
+Refusal = Literal["command", "filler", "outdated", "question", "secret", "tool_output", "too_long"]
 
 # Longer texts are documents, too long for MEMORY.md and for a prompt.
 MAX_CHARACTERS: Final = 20_000

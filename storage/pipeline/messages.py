@@ -213,6 +213,20 @@ class Messages(AgentRepository):
         )
         return {int(row[0]): str(row[1]) for row in rows}
 
+    def said_next(self, message: MessageRecord) -> str:
+        """Return the content of the next message of the same speaker in the session; empty if there is none."""
+        found = self._value(
+            "SELECT content FROM messages WHERE session_row = (SELECT session_row FROM messages WHERE row_id = :row)"
+            " AND agent_id = :agent AND sequence > :sequence AND role = :role AND name IS :name AND user_id IS :user"
+            " ORDER BY sequence LIMIT 1",
+            row=message.row_id,
+            sequence=message.sequence,
+            role=message.role,
+            name=message.name,
+            user=message.user,
+        )
+        return str(found or "")
+
     def by_rows(self, row_ids: Iterable[int]) -> list[MessageRecord]:
         """Return the messages in these rows, as far as they exist, in the order of `created_at`, then id."""
         sql = _BY_ROWS.format(visible=of_message(self._viewer, "m", "s"))

@@ -2377,6 +2377,13 @@ CROSS JOIN LATERAL (SELECT (SELECT row_id FROM messages WHERE (session_row = m.s
 JOIN messages AS b ON b.row_id = b_keys.row_id
 WHERE ((m.agent_id = :agent AND m.row_id = ANY(CAST(:rows AS BIGINT[]))) AND m.store_id = :store_id) AND b.store_id =
     :store_id;
+-- storage.pipeline.messages: said_next
+SELECT content
+FROM messages
+WHERE (session_row = (SELECT session_row FROM messages WHERE row_id = :row AND messages.store_id = :store_id) AND
+    agent_id = :agent AND sequence > :sequence AND role = :role AND name IS NOT DISTINCT FROM :name AND user_id IS NOT
+    DISTINCT FROM :user) AND messages.store_id = :store_id
+ORDER BY sequence LIMIT 1;
 -- storage.pipeline.messages: by_rows
 WITH chosen AS MATERIALIZED (SELECT * FROM messages WHERE row_id = ANY(CAST(:rows AS BIGINT[])) AND messages.store_id =
     :store_id) SELECT m.row_id AS row_id, m.id AS id, m.agent_id AS agent, s.id AS session, m.sequence AS sequence,
@@ -4495,18 +4502,19 @@ WHERE (agent_id = :agent AND at >= :since AND at <= :until AND (at, id) > (:afte
 ORDER BY at, id LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
 -- storage.upkeep.dreams: sources
 SELECT c.id, k.row_id, k.id, k.kind, x.row_id, x.id, x.kind, g.id, g.row_id, (SELECT gs.id FROM sessions AS gs WHERE
-    gs.row_id = g.session_row AND gs.store_id = :store_id), (SELECT COUNT(*) FROM memories AS o WHERE (o.agent_id =
-    :agent AND g.agent_id = o.agent_id AND g.id = o.source_message AND (o.session_row IS NULL OR g.session_row =
-    o.session_row) AND o.superseded_by IS NULL) AND o.store_id = :store_id), (CAST(CAST((k.visibility = 'shared' OR
-    (k.owner_user_id IS NULL AND COALESCE((SELECT os.audience FROM sessions AS os WHERE os.row_id = k.session_row AND
-    os.store_id = :store_id), '') NOT ILIKE 'u:%')) AS INT) AS BIGINT)), COALESCE(k.owner_user_id, (SELECT
-    MIN(am.user_id) FROM messages AS am WHERE (am.agent_id = k.agent_id AND am.id = k.source_message AND (k.session_row
-    IS NULL OR am.session_row = k.session_row)) AND am.store_id = :store_id)), (CAST(CAST((x.visibility = 'shared' OR
-    (x.owner_user_id IS NULL AND COALESCE((SELECT os.audience FROM sessions AS os WHERE os.row_id = x.session_row AND
-    os.store_id = :store_id), '') NOT ILIKE 'u:%')) AS INT) AS BIGINT)), COALESCE(x.owner_user_id, (SELECT
-    MIN(am.user_id) FROM messages AS am WHERE (am.agent_id = x.agent_id AND am.id = x.source_message AND (x.session_row
-    IS NULL OR am.session_row = x.session_row)) AND am.store_id = :store_id)), COALESCE(g.user_id, (SELECT s.user_id
-    FROM sessions AS s WHERE (s.row_id = g.session_row AND NOT (s.is_group) <> 0) AND s.store_id = :store_id))
+    gs.row_id = g.session_row AND gs.store_id = :store_id), (SELECT CASE COUNT(*) WHEN COUNT(o.superseded_by) THEN 2 *
+    COUNT(*) ELSE COUNT(*) - COUNT(o.superseded_by) END FROM memories AS o WHERE (o.agent_id = :agent AND g.agent_id =
+    o.agent_id AND g.id = o.source_message AND (o.session_row IS NULL OR g.session_row = o.session_row)) AND o.store_id
+    = :store_id), (CAST(CAST((k.visibility = 'shared' OR (k.owner_user_id IS NULL AND COALESCE((SELECT os.audience FROM
+    sessions AS os WHERE os.row_id = k.session_row AND os.store_id = :store_id), '') NOT ILIKE 'u:%')) AS INT) AS
+    BIGINT)), COALESCE(k.owner_user_id, (SELECT MIN(am.user_id) FROM messages AS am WHERE (am.agent_id = k.agent_id AND
+    am.id = k.source_message AND (k.session_row IS NULL OR am.session_row = k.session_row)) AND am.store_id =
+    :store_id)), (CAST(CAST((x.visibility = 'shared' OR (x.owner_user_id IS NULL AND COALESCE((SELECT os.audience FROM
+    sessions AS os WHERE os.row_id = x.session_row AND os.store_id = :store_id), '') NOT ILIKE 'u:%')) AS INT) AS
+    BIGINT)), COALESCE(x.owner_user_id, (SELECT MIN(am.user_id) FROM messages AS am WHERE (am.agent_id = x.agent_id AND
+    am.id = x.source_message AND (x.session_row IS NULL OR am.session_row = x.session_row)) AND am.store_id =
+    :store_id)), COALESCE(g.user_id, (SELECT s.user_id FROM sessions AS s WHERE (s.row_id = g.session_row AND NOT
+    (s.is_group) <> 0) AND s.store_id = :store_id))
 FROM UNNEST(CAST(:ids AS BIGINT[])) WITH ORDINALITY AS j(value, key)
 JOIN chunks AS c ON c.id = j.value AND c.agent_id = :agent AND (c.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions
     AS cs WHERE (cs.row_id = c.session_row AND cs.agent_id = c.agent_id) AND cs.store_id = :store_id))

@@ -21,13 +21,16 @@ _EVENTS: Final = """
     WHERE agent_id = :agent AND at >= :since AND at <= :until AND (at, id) > (:after_at, :after_id)
     ORDER BY at, id LIMIT :limit
 """
-_MADE_OF_IT: Final = f"o.agent_id = :agent AND {is_source('g', 'o')} AND o.superseded_by IS NULL"
-# A message from which exactly one memory was made counts as that memory; with several, it counts as none. A memory made
-# from a message belongs to its speaker: in a session of several users, the user whom the message names.
+_EVER_MADE_OF_IT: Final = f"o.agent_id = :agent AND {is_source('g', 'o')}"
+_MADE_OF_IT: Final = f"{_EVER_MADE_OF_IT} AND o.superseded_by IS NULL"
+# A message from which exactly one current memory was made counts as that memory; with several, or only replaced ones,
+# it counts as none. A memory made from a message belongs to its speaker: in a session of several users, the user whom
+# the message names.
 _SOURCES: Final = f"""
     SELECT c.id, k.row_id, k.id, k.kind, x.row_id, x.id, x.kind, g.id, g.row_id,
         (SELECT gs.id FROM sessions AS gs WHERE gs.row_id = g.session_row),
-        (SELECT count(*) FROM memories AS o WHERE {_MADE_OF_IT}),
+        (SELECT CASE count(*) WHEN count(o.superseded_by) THEN 2 * count(*) ELSE count(*) - count(o.superseded_by) END
+            FROM memories AS o WHERE {_EVER_MADE_OF_IT}),
         {seen_by_several("k")}, {author_of("k")}, {seen_by_several("x")}, {author_of("x")},
         coalesce(g.user_id, (SELECT s.user_id FROM sessions AS s WHERE s.row_id = g.session_row AND NOT s.is_group))
     FROM json_each(:ids) AS j
@@ -106,7 +109,7 @@ class Dreams(AgentRepository):
         )
 
     def sources(self, chunk_ids: Iterable[int]) -> dict[int, DreamSource]:
-        """Return the sources of chunks, without files and without messages that became several memories."""
+        """Return the sources of chunks, without files and messages that became several memories, or replaced ones."""
         found: dict[int, DreamSource] = {}
         rows = self._execute(_SOURCES, ids=chunk_ids)
         for chunk, memory_row, memory, kind, made_row, made, made_kind, message, row, session, times, *whose in rows:

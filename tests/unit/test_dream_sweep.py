@@ -24,10 +24,12 @@ from reverie.contract import DREAM_SWEEP
 from reverie.errors import StoreUnavailable
 from storage.curation import CurationLog
 from storage.memories.memories import Memories
+from storage.memories.records import NewMemory
 from storage.recall.events import NewRecall
 from storage.stores import Stores
 from storage.upkeep.dreams import Dreams
 from support.dreams import QUESTIONS, Dreamer
+from support.extracting import Extracting, tell
 from support.forks import FORKS, import_beforehand
 from support.pipeline import WORKSPACE
 from support.work import count_calls, counted_sql
@@ -70,6 +72,52 @@ def test_a_memory_that_is_recalled_often_is_kept_for_long(dreamer: Dreamer) -> N
     (entry,) = dreamer.curations()
     assert (entry.job, entry.action, entry.memories) == (DREAM_SWEEP, "promote", (memory.id,))
     assert "recalled 5 times by 5 queries" in entry.why
+
+
+@pytest.mark.parametrize(
+    ("said", "later"),
+    [
+        ("My dentist is Dr. Kaur.", "My new dentist is Dr. Hollis."),
+        ("My sister Clara lives in Oslo.", "My sister Clara moved to Bergen."),
+        ("I drive a Skoda.", "I sold my Skoda."),
+        ("My phone number is 0117 496 0123.", "No, I meant 0117 496 0132."),
+        ("My mother's birthday is on 3 November.", "Sorry, I mean 5 November."),
+    ],
+)
+def test_a_message_that_was_corrected_or_replaced_since_becomes_no_memory(
+    dreamer: Dreamer, said: str, later: str
+) -> None:
+    """Given a message recalled often, when its user said something else since, then none is made of it."""
+    tell(dreamer, said, later, user="kate")
+    Extracting(dreamer).sweep()
+    dreamer.settle()
+    dreamer.make_hot(said)
+    dreamer.dream()
+    assert not any(one.source == "dream" for one in dreamer.all_memories())
+
+
+def test_what_was_said_twice_and_then_replaced_becomes_no_memory(dreamer: Dreamer) -> None:
+    """Given a dentist said twice, so that one message has no memory, when there is a new one, then it gets none.
+
+    The dentist of another user changes nothing.
+    """
+    said = "My dentist is Dr. Kaur."
+    for user, session in (("kate", "first"), ("kate", "second"), ("luis", "third")):
+        tell(dreamer, said if session == "first" else f"{said} She is good.", user=user, session=session)
+    with dreamer.store.writing() as tx:
+        new = NewMemory(
+            id="new", content="User's dentist's name is Dr. Hollis.", kind="fact", created_at=dreamer.now(),
+            owner_user_id="kate",
+        )  # fmt: skip
+        tx.for_agent("ana").memories.add(new, now=dreamer.now())
+    dreamer.settle()
+    with dreamer.store.reading() as tx:
+        chunks = tx.connection.execute(text("SELECT id FROM chunks WHERE memory_row IS NULL")).scalars().all()
+    for number, query in enumerate(QUESTIONS):
+        dreamer.recalled(*chunks, query=query, days_ago=1.0 + number)
+
+    assert dreamer.dream()["left_out_outdated"] == 2
+    assert [one.owner_user_id for one in dreamer.all_memories() if one.source == "dream"] == ["luis"]
 
 
 def test_only_the_recalls_of_the_lookback_count(dreamer: Dreamer) -> None:
