@@ -78,11 +78,9 @@ def load_settings(**flags: Any) -> Settings:
     Raises `Rejected`: when a setting is unknown, invalid, or inconsistent with another; the error names its key.
     """
     _check_environment()
-    _check_file()
+    given = {name: value for name, value in flags.items() if value is not None}
     try:
-        settings = Settings(**{name: value for name, value in flags.items() if value is not None})
-    except tomllib.TOMLDecodeError as error:
-        raise Rejected(f"settings file {config_path()} is not TOML: {error}", field="config") from error
+        settings = Settings(**{**_in_file(), **_in_environment(), **given})
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -110,18 +108,20 @@ def check_config_is_own() -> None:
         )
 
 
-def _check_file() -> None:
-    """Raise `Rejected` if the settings file is named but missing, or is not readable text: its settings would be
-    missed silently."""
+def _in_file() -> dict[str, Any]:
+    """Return the settings in the file. Raises `Rejected` if it is named but missing, or is no readable TOML."""
     path = config_path()
     check_config_is_own()
     try:
-        path.read_text(encoding="utf-8")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if os.environ.get(PREFIX + "CONFIG"):
             raise Rejected(
                 f"there is no settings file {path}: correct or unset {PREFIX}CONFIG", field="config"
             ) from None
+        return {}
+    except tomllib.TOMLDecodeError as error:
+        raise Rejected(f"settings file {path} is not TOML: {error}", field="config") from error
     except OSError as error:
         raise Rejected(f"settings file {path} cannot be read: {error.strerror}", field="config") from error
     except UnicodeDecodeError as error:
@@ -138,6 +138,13 @@ def _check_environment() -> None:
         if key not in _OTHER_VARIABLES and key.lower() not in Settings.model_fields:
             known = {PREFIX + name.upper() for name in Settings.model_fields} | {PREFIX + o for o in _OTHER_VARIABLES}
             raise Rejected(_unknown(variable, "environment variable", known), field=key.lower())
+
+
+def _in_environment() -> dict[str, str]:
+    """Return the settings in the environment. A variable that is set to nothing does not count."""
+    variables = {name.upper(): value for name, value in os.environ.items() if value}
+    found = {name: variables.get(PREFIX + name.upper()) for name in Settings.model_fields}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _shown(key: str, value: object) -> str:

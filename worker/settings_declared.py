@@ -11,14 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
 
 from memory.upkeep.relevance import CurationPolicy
 from reverie import contract
@@ -51,7 +45,7 @@ def config_path() -> Path:
     return Path(os.environ.get(PREFIX + "CONFIG") or "reverie.toml")
 
 
-class GeneralSettings(BaseSettings):
+class GeneralSettings(BaseModel):
     """The settings that every process needs."""
 
     title: ClassVar[str] = "General"
@@ -161,7 +155,7 @@ class GeneralSettings(BaseSettings):
         )
 
 
-class ServerSettings(BaseSettings):
+class ServerSettings(BaseModel):
     """The settings of the HTTP server: its address, and the limits of its callers."""
 
     title: ClassVar[str] = "HTTP server and limits"
@@ -232,7 +226,7 @@ class ServerSettings(BaseSettings):
         }
 
 
-class ModelSettings(BaseSettings):
+class ModelSettings(BaseModel):
     """The models that make vectors and texts, and order results."""
 
     title: ClassVar[str] = "Models"
@@ -341,7 +335,7 @@ class ModelSettings(BaseSettings):
         return tuple(filter(None, (url.strip() for url in self.embedding_other_urls.split(","))))
 
 
-class SessionSettings(BaseSettings):
+class SessionSettings(BaseModel):
     """The settings of sessions and contexts, and of extracting, recalling and recording."""
 
     title: ClassVar[str] = "Sessions, contexts and recall"
@@ -437,7 +431,7 @@ class SessionSettings(BaseSettings):
         return TrustPolicy.parse(self.trust_policy)
 
 
-class UpkeepSettings(BaseSettings):
+class UpkeepSettings(BaseModel):
     """How memories fade, are promoted, merged and removed, and how long records are kept."""
 
     title: ClassVar[str] = "Upkeep"
@@ -486,7 +480,7 @@ class UpkeepSettings(BaseSettings):
         )
 
 
-class BackupSettings(BaseSettings):
+class BackupSettings(BaseModel):
     """The folder of backups, how often they are made, and how many are kept."""
 
     title: ClassVar[str] = "Backups"
@@ -508,7 +502,7 @@ class BackupSettings(BaseSettings):
     )
 
 
-class SchedulingSettings(BaseSettings):
+class SchedulingSettings(BaseModel):
     """How schedules run, and how reminders and notifications are delivered."""
 
     title: ClassVar[str] = "Schedules and reminders"
@@ -570,19 +564,4 @@ class Settings(
 ):
     """All settings of an installation."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let flags override the environment, and the environment the file."""
-        del dotenv_settings, file_secret_settings
-        file = config_path()
-        sources: tuple[PydanticBaseSettingsSource, ...] = (init_settings, env_settings)
-        return (*sources, TomlConfigSettingsSource(settings_cls, toml_file=file)) if file.exists() else sources
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
