@@ -37,7 +37,7 @@ _HEAD: Final = """\
 -- besides is written in PostgreSQL's SQL there.
 """
 # Functions that run a statement: the position of the statement among the arguments, and whether it is a method.
-_RUNNER: Final = re.compile(r"self\._(execute|execute_many|integer|pages|stream|values?)|raw\.execute")
+_RUNNER: Final = re.compile(r"self\._(execute|execute_many|integer|pages|stream|values?)")
 _SECOND: Final = re.compile(r"self\._records?|execute|execute_many|stream")
 # Modules that are for SQLite alone, run statements of other modules, or have PostgreSQL's own SQL.
 _LEFT_OUT: Final = re.compile(r"/(engine|rows|repository|opening|postgres/(?!search_index)\w+)\.py")
@@ -132,9 +132,10 @@ class _Module:
             if ast.unparse(call.func).removeprefix("self.") == function.name:
                 given = dict(zip(names, call.args, strict=False)) | {one.arg: one.value for one in call.keywords}
                 found += self._evaluate(given[name]) if name in given else ()
+        hints = dict[str, Any]()
         with suppress(TypeError, NameError):  # a type that does not exist at run time does not affect statements
             hints = typing.get_type_hints(getattr(owner, function.name) if owner else self._values[function.name])
-            yield from found or (_samples(hints[name]) if name in hints else ())
+        yield from found or (_samples(hints[name]) if name in hints else ())
 
 
 def _names(node: ast.AST) -> set[str]:

@@ -12,10 +12,11 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, exc
+from sqlalchemy import exc
 
 from reverie.errors import NotFound
 from reverie.upkeep import CurationChange
+from storage.engines import Connection
 from storage.migrations.triggers import make_recorders
 from storage.repository import Repository
 from storage.rows import from_json_of, select_list, to_parameters, valid_json

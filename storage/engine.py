@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 import subprocess
 import sys
 import time
@@ -23,16 +22,14 @@ import pysqlite3
 import sqlite_vec
 from sqlalchemy import Connection, Engine, create_engine, event, exc
 from sqlalchemy.pool import QueuePool
-from sqlalchemy.util import LRUCache
 
-from reverie.errors import Permanent, ReverieError, StoreUnavailable, StoreUnusable
+from reverie.errors import StoreUnavailable
 from storage import unused_bytes
+from storage.driver import check_sqlite_version, translate_errors, translated
 from storage.engines import READ_ONLY
 from storage.held_locks import holding_lock
 from storage.rows import text_from_bytes
 
-# https://sqlite.org/wal.html#walresetbug: 3.7.0 to 3.51.2 can corrupt a WAL database with several writers.
-OLDEST_SAFE_SQLITE: Final = (3, 51, 3)
 MAX_CONNECTIONS: Final = 5
 # How long a writer waits for the write lock. The longest maintenance step holds it for well under 1 s.
 BUSY_TIMEOUT_MILLISECONDS: Final = 30_000
@@ -64,19 +61,6 @@ _PRAGMAS: Final = (
 # How often the version of a file is advanced while it is written: a copy that is older by more than this is noticed.
 _VERSION_SECONDS: Final = 300.0
 _LOCK_WAIT: Final = "reverie_lock_wait_seconds"
-_NO_SPACE = re.compile(r"disk is full|disk I/O error|unable to open database file|readonly database")
-_LOCKED = re.compile(r"locked")
-_CORRUPT = re.compile(r"malformed|not a database|file is encrypted|unsupported file format")
-
-
-def check_sqlite_version(version: tuple[int, ...] = tuple(pysqlite3.sqlite_version_info)) -> None:
-    """Raise `StoreUnusable` when this version of SQLite can corrupt a database that several processes write."""
-    if version < OLDEST_SAFE_SQLITE:
-        found, needed = ".".join(map(str, version)), ".".join(map(str, OLDEST_SAFE_SQLITE))
-        raise StoreUnusable(
-            f"SQLite {found} can corrupt a database that several processes write; {needed} or newer is needed: "
-            "pip install 'pysqlite3>=0.6.1'"
-        )
 
 
 class Database:
@@ -113,6 +97,18 @@ class Database:
         return self._path
 
     @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        """Take a connection from the pool. Errors of SQLite and SQLAlchemy are raised as Reverie's own."""
+        try:
+            with translate_errors(self._path), self.engine.connect() as connection:
+                yield connection
+        except exc.DBAPIError as error:
+            raise translated(self._path, error.orig or error) from error
+        except exc.TimeoutError as error:
+            text = f"{self._path}: all {MAX_CONNECTIONS} connections of this process are in use"
+            raise StoreUnavailable(text) from error
+
+    @contextmanager
     def atomic(self, *, lock_wait_seconds: float | None = None, keeps_schedules: bool = False) -> Iterator[Connection]:
         """Open a transaction that holds the write lock from its start and commits whole or not at all.
 
@@ -121,7 +117,7 @@ class Database:
         Raises `StoreUnavailable` when the lock is not free within `lock_wait_seconds` (the busy timeout by default).
         """
         self._on_write(keeps_schedules)
-        with translate_errors(self._path), self.engine.connect() as connection:
+        with self._connected() as connection:
             writer = connection.execution_options(**{_LOCK_WAIT: lock_wait_seconds})
             with holding_lock(self._on_long_write) as lock_taken, writer.begin():
                 lock_taken()
@@ -162,7 +158,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Open a read-only transaction, which sees a snapshot of the file for as long as it is open."""
-        with translate_errors(self._path), self.engine.connect() as connection:
+        with self._connected() as connection:
             reader = connection.execution_options(**{READ_ONLY: True})
             with reader.begin():
                 yield reader
@@ -171,7 +167,7 @@ class Database:
     def autocommit(self) -> Iterator[Any]:
         """Yield the raw connection outside any transaction, for checkpoint and vacuum, which change no row."""
         self._on_write(True)
-        with translate_errors(self._path), self.engine.connect() as connection:
+        with self._connected() as connection:
             raw = connection.connection.driver_connection
             assert raw is not None
             yield raw
@@ -242,12 +238,6 @@ class Database:
         self.engine.dispose()
 
 
-def is_locked(error: BaseException) -> bool:
-    """Return whether an error of a store says that another writer held the lock for too long."""
-    cause = getattr(error.__cause__, "orig", error.__cause__)
-    return isinstance(cause, pysqlite3.Error) and cause.sqlite_errorcode & 0xFF == pysqlite3.SQLITE_BUSY
-
-
 def _inode(path: Path) -> int | None:
     try:
         return path.stat().st_ino
@@ -255,46 +245,8 @@ def _inode(path: Path) -> int | None:
         return None
 
 
-@contextmanager
-def translate_errors(path: Path) -> Iterator[None]:
-    """Raise errors of SQLite and SQLAlchemy as Reverie's own, naming the file and what to do."""
-    try:
-        yield
-    except (ReverieError, pysqlite3.ProgrammingError):  # a value that a statement lacks, say, is a bug
-        raise
-    except (exc.DBAPIError, pysqlite3.Error) as error:
-        raise _translate(path, error) from error
-    except UnicodeDecodeError as error:
-        # SQLite quotes a damaged schema in its message, which the driver cannot decode then.
-        raise _damaged(path, "what it contains is no text") from error
-    except exc.TimeoutError as error:
-        raise StoreUnavailable(f"{path}: all {MAX_CONNECTIONS} connections of this process are in use") from error
-
-
-def _translate(path: Path, error: Exception) -> ReverieError:
-    text = str(getattr(error, "orig", None) or error)
-    if _CORRUPT.search(text):
-        return _damaged(path, text)
-    if _LOCKED.search(text):
-        return StoreUnavailable(f"{path} cannot be written now ({text}): others write to it without a pause, try again")
-    if _NO_SPACE.search(text):
-        return StoreUnavailable(f"{path} cannot be written now ({text}): check free space and permissions of its disk")
-    if isinstance(error, (exc.OperationalError, pysqlite3.OperationalError)):
-        return StoreUnavailable(f"{path}: {text}")
-    if isinstance(error, (exc.IntegrityError, pysqlite3.IntegrityError)):  # its text names tables and columns
-        return Permanent("a database refused a row that contradicts others, so nothing was stored: this is a defect")
-    return Permanent(f"{path}: {text}")
-
-
-def _damaged(path: Path, text: str) -> StoreUnusable:
-    return StoreUnusable(f"{path} is damaged ({text}): stop Reverie, move the file aside, and restore a backup of it")
-
-
 def _engine(path: Path) -> Engine:
-    """Return an engine for one file that shares its dialect and the compiled statements with those of all others.
-
-    With separate caches, a process would compile each statement again for every store that it opens.
-    """
+    """Return an engine for one file, which shares its dialect with those of all others."""
     pool = QueuePool(
         partial(pysqlite3.connect, str(path), check_same_thread=False, cached_statements=256),
         pool_size=MAX_CONNECTIONS,
@@ -307,7 +259,6 @@ def _engine(path: Path) -> Engine:
         _shared.dialect,
         _shared.url,
         hide_parameters=True,  # errors are logged, message contents must not be
-        execution_options={"compiled_cache": _compiled},
     )
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
@@ -317,7 +268,6 @@ def _engine(path: Path) -> Engine:
 
 # Never connected: SQLite's dialect learns all that it needs from the driver's module.
 _shared: Final = create_engine("sqlite://", module=pysqlite3)
-_compiled: Final[LRUCache[Any, Any]] = LRUCache(1_000)
 
 
 def _on_connect(raw: Any, _record: object) -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection
 
 from storage.catalogue import ITEMS_TO_EMBED
+from storage.engines import Connection
 from storage.repository import AgentRepository, Repository
 from storage.rows import from_json, select_list, stream_rows, to_json
 

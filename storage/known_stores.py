@@ -21,7 +21,7 @@ from typing import Final
 from reverie.checks import is_workspace_name
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import StoreUnavailable, StoreUnusable
-from storage.opening import IDENTITY
+from storage.driver import IDENTITY
 from storage.private_files import write_private
 
 _FOLDER: Final = "known"

@@ -6,8 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Connection
-
+from storage.engines import Connection
 from storage.repository import Repository
 
 _EXPIRED: Final = "job_leases.lease_until <= :now OR job_leases.lease_until > :now + 2 * :length"

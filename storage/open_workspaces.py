@@ -13,13 +13,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from reverie.errors import NotFound, StoreUnavailable
-from storage.engine import Database
-from storage.lifecycle.withdrawn import BeingErased
-from storage.opening import identity_of, inode_of
+from storage.driver import inode_of
 from storage.store import Store, new_serial
+
+if TYPE_CHECKING:
+    from storage.engine import Database
+    from storage.lifecycle.withdrawn import BeingErased
 
 # Each connection to a database with a write-ahead log opens two files, and each store a third one.
 _FILES_PER_CONNECTION: Final = 3
@@ -31,7 +33,7 @@ MAX_KEPT_CONNECTIONS: Final = 300
 # Counting the connections of all stores takes some 100 µs.
 _COUNT_SECONDS: Final = 1.0
 
-Opener = Callable[[Path], Database]
+Opener: TypeAlias = "Callable[[Path], Database]"
 
 
 def max_connections() -> int:
@@ -173,6 +175,8 @@ class OpenWorkspaces:
             ) from None
 
     def _open_one(self, name: str, path: Path, opening: Future[Store]) -> None:
+        from storage.opening import identity_of
+
         closing: list[Store] = []
         try:
             database = self._opener(path)

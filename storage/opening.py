@@ -18,11 +18,12 @@ from typing import Final
 
 import pysqlite3
 from filelock import FileLock
-from sqlalchemy import Connection
 
 from reverie.clock import now_micros
 from reverie.errors import ReverieError, StoreUnavailable
+from storage.driver import IDENTITY
 from storage.engine import Database
+from storage.engines import Connection
 from storage.index.search_index import create_missing_indexes
 from storage.migrations import (
     LINES,
@@ -38,28 +39,9 @@ from storage.private_files import make_data_folder
 from storage.rows import execute
 
 _LARGEST_IDENTITY: Final = 0x7FFF_FFFF
-# Where `PRAGMA application_id` is in the header: https://sqlite.org/fileformat2.html#the_database_header
-IDENTITY: Final = slice(68, 72)
 
 _empty_files: dict[Kind, bytes] = {}
 _making_empty_file = threading.Lock()
-
-
-def inode_of(path: Path) -> int | None:
-    """Return the inode of a file, or None if there is none. Raises `StoreUnavailable` for a folder without rights."""
-    try:
-        return path.stat().st_ino
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise cannot_read(path, error) from error
-
-
-def cannot_read(path: Path | str, error: OSError) -> StoreUnavailable:
-    """Return the error for a file that may not be looked at."""
-    return StoreUnavailable(
-        f"{path} cannot be read ({error.strerror}): check the permissions of its folder, and which user runs this"
-    )
 
 
 def open_database(

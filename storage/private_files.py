@@ -20,14 +20,20 @@ def write_private_by_default() -> None:
     os.umask(_UMASK)
 
 
+def private_folder(path: Path) -> Path:
+    """Create `path` and its missing parents, accessible to the owner only; return it. Raises OSError."""
+    for folder in reversed((path, *path.parents)):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
 def make_data_folder(path: Path) -> None:
     """Create a data folder and its missing parents for the user alone, with a `.gitignore` that covers all of it.
 
     A `.gitignore` that exists stays as it is. Raises OSError.
     """
-    for folder in (*reversed(path.parents), path):
-        if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)
+    private_folder(path)
     with contextlib.suppress(FileExistsError):
         descriptor = os.open(path / _IGNORE_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, CursorResult, Row
-
-from storage.engines import StoreDatabase
+from storage.engines import Connection, CursorResult, Row, StoreDatabase
 from storage.rows import execute, execute_many, read_row, read_rows, records_of, stream
 from storage.viewer import Viewer
 
@@ -33,7 +32,9 @@ class Repository:
     def _pages(self, sql: str, rows: int, /, **values: Any) -> Iterator[Sequence[Row[*tuple[Any, ...]]]]:
         """Yield the rows of a streamed query in pages of `rows`; it ends when the reader stops."""
         with closing(self._stream(sql, **values)) as found:
-            yield from found.partitions(rows)
+            remaining = iter(found)
+            while page := list(islice(remaining, rows)):
+                yield page
 
     def _execute_many(self, sql: str, rows: Sequence[dict[str, Any]]) -> None:
         """Run a statement once for each row of values, which are bound as they are; nothing without rows."""

@@ -18,16 +18,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
 from functools import lru_cache
+from itertools import islice
+from operator import itemgetter
 from typing import Any, Final, Literal, TypeVar, cast
 
 import msgspec
-from sqlalchemy import Connection, CursorResult
-from sqlalchemy.engine import IteratorResult
-from sqlalchemy.engine.result import SimpleResultMetaData
 
 from reverie.clock import from_micros
 from reverie.errors import Permanent
-from storage.engines import OPTION, Dialect
+from storage.engines import OPTION, Connection, CursorResult, Dialect
 
 Record = TypeVar("Record")
 
@@ -96,19 +95,66 @@ def text_from_bytes(stored: bytes) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _columns(names: tuple[str, ...]) -> SimpleResultMetaData:
-    return SimpleResultMetaData(names)
+def _row_type(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
+    """Return the class of rows with these columns as attributes. Making a named tuple takes twenty times as long."""
+    columns = {name: property(itemgetter(place)) for place, name in enumerate(names)}
+    return type("_FileRow", (tuple,), {**columns, "__slots__": ()})
 
 
-class _FileResult(IteratorResult[*tuple[Any, ...]]):
+class _FileResult:
     """The result of a statement that the driver has run on an SQLite file, read from its cursor.
 
-    A statement that SQLAlchemy runs takes four times as long: 0.1 ms instead of 0.025 ms.
+    It has what repositories use of SQLAlchemy's results. A statement that SQLAlchemy runs takes four times as long.
     """
 
-    def __init__(self, cursor: Any) -> None:
-        super().__init__(_columns(tuple(column[0] for column in cursor.description or ())), cursor)
+    def __init__(self, cursor: Any, read: Callable[[Any], Any] | None = None) -> None:
+        self._cursor = cursor
+        self._names = tuple([column[0] for column in cursor.description or ()])
+        self._read = read
         self.rowcount: int = cursor.rowcount
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._read or _row_type(self._names), self._cursor)
+
+    def keys(self) -> tuple[str, ...]:
+        return self._names
+
+    def all(self) -> list[Any]:
+        return list(self)
+
+    def mappings(self) -> _FileResult:
+        return _FileResult(self._cursor, lambda row: dict(zip(self._names, row, strict=True)))
+
+    def scalars(self) -> _FileResult:
+        return _FileResult(self._cursor, itemgetter(0))
+
+    def first(self) -> Any:
+        row = next(iter(self), None)
+        self.close()
+        return row
+
+    def one_or_none(self) -> Any:
+        rows = list(islice(self, 2))
+        self.close()
+        if len(rows) > 1:
+            raise LookupError(f"a query for one row of {', '.join(self._names)} found several")
+        return rows[0] if rows else None
+
+    def one(self) -> Any:
+        row = self.one_or_none()
+        if row is None:
+            raise LookupError(f"a query for one row of {', '.join(self._names)} found none")
+        return row
+
+    def scalar(self) -> Any:
+        row = self.first()
+        return None if row is None else row[0]
+
+    def scalar_one(self) -> Any:
+        return self.one()[0]
+
+    def close(self) -> None:
+        self._cursor.close()
 
 
 def driver_of(connection: Connection) -> Any:
@@ -125,7 +171,6 @@ def execute(connection: Connection, sql: str, /, **values: Any) -> CursorResult[
     if dialect is not None:
         return dialect.execute(connection, sql, values)
     bound = {name: value if isinstance(value, _SCALARS) else to_json(value) for name, value in values.items()}
-    # It has all of a `CursorResult` that its callers use.
     return cast("CursorResult[*tuple[Any, ...]]", _FileResult(driver_of(connection).execute(sql, bound)))
 
 

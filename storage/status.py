@@ -7,11 +7,11 @@ evicts no other workspace from those kept open.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import pysqlite3
@@ -20,15 +20,23 @@ from reverie.calls import Resource
 from reverie.clock import now_micros
 from reverie.contract import EXTRACT_MEMORIES
 from reverie.errors import NotFound, StoreUnavailable
-from storage.engine import check_sqlite_version, translate_errors
+from storage.driver import check_sqlite_version, inode_of, translate_errors
+from storage.engines import Connection, driver_connection
 from storage.memories.extraction import EXTRACT_STAGE, EXTRACTED_UP_TO, EXTRACTION_BACKLOG, EXTRACTION_MOVED
-from storage.migrations import LINES, Kind, check_known, newest_version, read_oldest_programs, read_versions
-from storage.opening import inode_of
-from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql, stage_backlog
+from storage.migrations import (
+    LINES,
+    Kind,
+    check_known,
+    newest_version,
+    read_oldest_programs,
+    read_versions,
+    scripts,
+)
+from storage.pipeline.work import STAGES, StageBacklog, WorkQueue
 from storage.recall.words import NO_LANGUAGES, Languages, languages_of
-from storage.rows import text_from_bytes
+from storage.rows import execute, text_from_bytes
 from storage.scheduling.schedules import SchedulingCounts, read_scheduling
-from storage.trust.quotas import stored_amounts_of
+from storage.trust.quotas import stored_amounts
 
 # A status page must not hang: a file that stays locked for longer is reported as such.
 _BUSY_SECONDS: Final = 1.0
@@ -77,7 +85,7 @@ class AgentCounts:
 
 
 @contextmanager
-def reading_file(path: Path, kind: Kind) -> Iterator[Any]:
+def reading_file(path: Path, kind: Kind) -> Iterator[Connection]:
     """Open a read-only transaction on a store with the schema of this code, by a connection of the driver; 1.5 ms.
 
     Raises `NotFound`, `StoreUnavailable` (also for an older schema), or `StoreUnusable` (damaged, or newer).
@@ -91,40 +99,49 @@ def reading_file(path: Path, kind: Kind) -> Iterator[Any]:
             raw.text_factory = text_from_bytes
             raw.execute("PRAGMA query_only = ON")
             raw.execute("BEGIN")
-            _check_schema(raw, path, kind)
-            yield raw
+            connection = driver_connection(raw)
+            _check_schema(connection, path, kind)
+            yield connection
         finally:
             raw.close()
 
 
-def agents_of(raw: Any, now: int) -> list[AgentCounts]:
-    """Return the agents of a store by name, read by a connection of the driver, or one with its `execute`."""
-    found = raw.execute(_AGENTS, {"now": now})
+@contextmanager
+def reading_nothing() -> Iterator[Connection]:
+    """Open the tables of an account without rows, in memory; 4 ms."""
+    with closing(pysqlite3.connect(":memory:")) as raw:
+        for script in scripts("account").values():
+            raw.executescript(script.read_text(encoding="utf-8"))
+        yield driver_connection(raw)
+
+
+def agents_of(connection: Connection, now: int) -> list[AgentCounts]:
+    """Return the agents of a store by name."""
+    found = execute(connection, _AGENTS, now=now)
     return [AgentCounts(str(agent), int(count), int(known)) for agent, count, known in found]
 
 
-def counts_of(raw: Any) -> StoreCounts:
-    """Return the counts of a store, read by a connection of the driver, or one with its `execute`."""
-    backlogs = {stage: _backlog(raw, stage) for stage in STAGES} | {EXTRACT_STAGE: _extraction_backlog(raw)}
-    letters = raw.execute("SELECT count(*) FROM dead_letters").fetchone()
-    memories = raw.execute(_CURRENT_MEMORIES).fetchone()
-    model = raw.execute(_MODEL).fetchone()
+def counts_of(connection: Connection) -> StoreCounts:
+    """Return the counts of a store."""
+    work = WorkQueue(connection)
+    model = execute(connection, _MODEL).first()
     return StoreCounts(
-        backlogs,
-        int(letters[0]),
-        int(memories[0]),
-        read_scheduling(raw),
+        {**{stage: work.backlog(stage) for stage in STAGES}, EXTRACT_STAGE: _extraction_backlog(connection)},
+        int(execute(connection, "SELECT count(*) FROM dead_letters").scalar_one()),
+        int(execute(connection, _CURRENT_MEMORIES).scalar_one()),
+        read_scheduling(connection),
         model=str(model[0]) if model else "",
         dim=model[1] if model and isinstance(model[1], int) else 0,
         has_embedder=bool(model and model[2]),
-        languages=languages_of(raw),
-        amounts=stored_amounts_of(raw),
+        languages=languages_of(connection),
+        amounts=stored_amounts(connection),
     )
 
 
-def _check_schema(raw: Any, path: Path, kind: Kind) -> None:
+def _check_schema(connection: Connection, path: Path, kind: Kind) -> None:
     """Raise when a line of migrations is not at the version of this code."""
-    versions, oldest = read_versions(raw.execute), read_oldest_programs(raw.execute)
+    run = partial(execute, connection)
+    versions, oldest = read_versions(run), read_oldest_programs(run)
     for line in LINES[kind]:
         check_known(path, line, versions.get(line), oldest.get(line))
         if versions.get(line, "") < newest_version(line):
@@ -133,16 +150,10 @@ def _check_schema(raw: Any, path: Path, kind: Kind) -> None:
             )
 
 
-def _extraction_backlog(raw: Any) -> StageBacklog:
+def _extraction_backlog(connection: Connection) -> StageBacklog:
     """Return the sessions with messages from which no memories were extracted, since each was last written."""
     job = {"job": EXTRACT_MEMORIES, "now": now_micros()}
-    since = raw.execute(EXTRACTED_UP_TO, job).fetchone()[0]
-    waiting, oldest, reading, retrying = raw.execute(EXTRACTION_BACKLOG, {**job, "since": since or 0}).fetchone()
-    moved = raw.execute(EXTRACTION_MOVED, job).fetchone()[0] if waiting else 0
+    since = execute(connection, EXTRACTED_UP_TO, **job).scalar_one()
+    waiting, oldest, reading, retrying = execute(connection, EXTRACTION_BACKLOG, **job, since=since or 0).one()
+    moved = execute(connection, EXTRACTION_MOVED, **job).scalar_one() if waiting else 0
     return StageBacklog(int(waiting), int(oldest or 0), int(reading), int(retrying), int(moved or 0))
-
-
-def _backlog(raw: Any, stage: Stage) -> StageBacklog:
-    waiting, claims = backlog_sql(stage)
-    found = (raw.execute(sql, {"stage": stage}).fetchone() for sql in (waiting, claims))
-    return stage_backlog(*chain.from_iterable(found))

@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from storage.driver import inode_of
 from storage.engines import StoreDatabase
-from storage.lifecycle.withdrawn import BeingErased, Table
-from storage.opening import inode_of
 from storage.pipeline.held_claims import HeldClaims
 from storage.rows import execute
-from storage.transaction import AgentRepositories, Transaction
 from storage.viewer import Viewer
+
+if TYPE_CHECKING:
+    from storage.lifecycle.withdrawn import BeingErased, Table
+    from storage.transaction import AgentRepositories, Transaction
 
 _serials = itertools.count(1)
 _SESSION: Final = "SELECT user_id, is_group FROM sessions WHERE agent_id = :agent AND id = :session"
@@ -46,6 +48,9 @@ class Store:
 
         `being_erased` returns the scopes of unfinished erasures in this store.
         """
+        from storage.transaction import Transaction  # with all repositories, which only an open store needs
+
+        self._transaction = Transaction
         self.name = name
         self.database = database
         self.viewer: Viewer | None = None
@@ -89,14 +94,14 @@ class Store:
         Raises `StoreUnavailable` when another writer holds the lock for longer than `lock_wait_seconds` (default 30).
         """
         with self.database.atomic(lock_wait_seconds=lock_wait_seconds, keeps_schedules=keeps_schedules) as connection:
-            yield Transaction(connection, self.viewer)
+            yield self._transaction(connection, self.viewer)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Open a read-only transaction: a snapshot of the file, which waits for no writer."""
         began = time.monotonic()
         with self.database.reading() as connection:
-            yield Transaction(connection, self.viewer, began)
+            yield self._transaction(connection, self.viewer, began)
 
     @contextmanager
     def writing_as(self, agent: str) -> Iterator[AgentRepositories]:

@@ -9,35 +9,37 @@ import os
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 from reverie.calls import Resource
 from reverie.checks import check_workspace, is_workspace_name
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, ReverieError, StoreUnavailable, StoreUnusable
-from storage.engine import Database, is_locked
-from storage.engines import StoreDatabase
+from storage.driver import cannot_read, inode_of, is_locked
+from storage.engines import Connection, StoreDatabase
 from storage.known_stores import KnownStores, WorkspaceNames
 from storage.lifecycle.erasures import Erasures, Forgets
-from storage.lifecycle.withdrawn import BeingErased, being_erased
 from storage.migrations import ACCOUNT_FILE, Kind
 from storage.open_workspaces import OpenWorkspaces
-from storage.opening import cannot_read, identity_of, inode_of, open_database
 from storage.pipeline.samples import PipelineSamples
-from storage.pipeline.work import Stage, unfinished_sql
-from storage.status import AgentCounts, StoreCounts, agents_of, counts_of, reading_file
+from storage.pipeline.work import Stage, WorkQueue
+from storage.status import AgentCounts, StoreCounts, agents_of, counts_of, reading_file, reading_nothing
 from storage.store import Store as Store
 from storage.store import new_serial
 from storage.trust.audit import AuditLog
-from storage.trust.quotas import QuotaRecord, Quotas, Tenants, stored_amounts_of
+from storage.trust.quotas import QuotaRecord, Quotas, Tenants, stored_amounts
 from storage.trust.tokens import Tokens
 from storage.upkeep.jobs import JobRuns, UsageLog
 from storage.viewer import LOCAL_TENANT
 from storage.written import KeptReads, Written, WrittenStores
+
+if TYPE_CHECKING:
+    from storage.engine import Database
+    from storage.lifecycle.withdrawn import BeingErased
 
 _R = TypeVar("_R")
 
@@ -125,16 +127,10 @@ class Stores:
 
     def _open_workspace(self, path: Path) -> Database:
         name = path.parent.name
-        is_new = not self._register.check(name, path)
-        database = open_database(
-            path,
-            "workspace",
-            self._data_dir,
-            on_write=lambda keeps_schedules: self.written.note(name, keeps_schedules=keeps_schedules),
-            on_long_write=self._note_long_write,
-            on_version=partial(self._register.note_version, name),
+        is_new = inode_of(path) is None
+        database = self._open_file(
+            name, on_write=lambda keeps_schedules: self.written.note(name, keeps_schedules=keeps_schedules)
         )
-        self._register.remember(name, path, identity_of(database))
         if is_new:  # it is empty, so nothing is due in it
             self.written.note(name, keeps_schedules=True)
         return database
@@ -142,20 +138,27 @@ class Stores:
     def _note_long_write(self, seconds: float) -> None:
         self.on_long_write(seconds)
 
+    def _open_file(self, name: str, on_write: Callable[[bool], None] = lambda _: None) -> Database:
+        """Open a store in full."""
+        from storage.opening import identity_of, open_database  # with SQLAlchemy, which brief reads do not need
+
+        path = self._checked_path(name)
+        database = open_database(
+            path,
+            kind_of(name),
+            self._data_dir,
+            on_write=on_write,
+            on_long_write=self._note_long_write,
+            on_version=partial(self._register.note_version, name),
+        )
+        self._register.remember(name, path, identity_of(database))
+        return database
+
     def account(self) -> StoreDatabase:
         """Return the account's database, which is shared by all workspaces."""
         with self._lock:
             if self._account is None:
-                path = self.database_path(ACCOUNT_STORE)
-                self._register.check(ACCOUNT_STORE, path)
-                self._account = open_database(
-                    path,
-                    "account",
-                    self._data_dir,
-                    on_long_write=self._note_long_write,
-                    on_version=partial(self._register.note_version, ACCOUNT_STORE),
-                )
-                self._register.remember(ACCOUNT_STORE, path, identity_of(self._account))
+                self._account = self._open_file(ACCOUNT_STORE)
             return self._account
 
     def account_store(self) -> Store:
@@ -180,6 +183,8 @@ class Stores:
         """Return what unfinished erasures remove from a store."""
         if self._account is None and not self.exists(ACCOUNT_STORE):
             return []
+        from storage.lifecycle.withdrawn import being_erased
+
         return being_erased(self.account(), name, is_account=name == ACCOUNT_STORE)
 
     def is_read_only(self) -> bool:
@@ -289,25 +294,25 @@ class Stores:
         if name in self._open or (name == ACCOUNT_STORE and self._account is not None):
             return False
         try:
-            with reading_file(self.database_path(name), kind_of(name)) as raw:
-                return not any(raw.execute(unfinished_sql(stage), {"stage": stage}).fetchone() for stage in stages)
+            with reading_file(self.database_path(name), kind_of(name)) as connection:
+                return WorkQueue(connection).is_idle(stages)
         except ReverieError:
             return False
 
     def counts(self, name: str) -> StoreCounts:
         """Return the counts of a store. Raises `NotFound`, `StoreUnavailable`, or `StoreUnusable` (damaged, newer)."""
-        with self._read_briefly(name) as raw:
-            return counts_of(raw)
+        with self._read_briefly(name) as connection:
+            return counts_of(connection)
 
     def agents(self, name: str, *, now: int) -> list[AgentCounts]:
         """Return the agents of a store by name; `now` is in microseconds. Raises the errors of `counts`."""
-        with self._read_briefly(name) as raw:
-            return agents_of(raw, now)
+        with self._read_briefly(name) as connection:
+            return agents_of(connection, now)
 
     def amounts(self, name: str) -> Mapping[Resource, int]:
         """Return how much a workspace holds of what quotas limit. Raises the errors of `counts`."""
-        with self._read_briefly(name) as raw:
-            return stored_amounts_of(raw)
+        with self._read_briefly(name) as connection:
+            return stored_amounts(connection)
 
     def check_usable(self, name: str) -> None:
         """Raise `StoreUnusable` for a store that is lost, damaged or newer than this code; 1.5 ms.
@@ -318,11 +323,9 @@ class Stores:
         with suppress(NotFound, StoreUnavailable), reading_file(path, kind_of(name)):
             pass
 
-    @contextmanager
-    def _read_briefly(self, name: str) -> Iterator[Any]:
-        """Open a read-only transaction without opening the store in full; yield what runs statements."""
-        with reading_file(self._checked_path(name), kind_of(name)) as raw:
-            yield raw
+    def _read_briefly(self, name: str) -> AbstractContextManager[Connection]:
+        """Open a read-only transaction without opening the store in full."""
+        return reading_file(self._checked_path(name), kind_of(name))
 
     def accept(self, name: str) -> Path | None:
         """Accept the present file of a store: another sound database, or none, and then the store begins anew.
@@ -364,6 +367,8 @@ class Stores:
         if not path.parent.exists():
             when_closed()
             return was_known
+        from storage.engine import Database
+
         with ExitStack() as held:
             database = Database(path)
             held.callback(database.close)
@@ -423,6 +428,8 @@ class Stores:
 
     def empty_logs(self) -> None:
         """Copy the logs that killed processes left behind into their databases, except damaged databases."""
+        from storage.engine import Database
+
         for name in self.all_names():
             with suppress(StoreUnavailable, StoreUnusable):
                 stamp = self.stamp(name)
@@ -438,6 +445,23 @@ class Stores:
             if self._account is not None:
                 self._account.close()
                 self._account = self._account_store = None
+
+
+class StoresReadOnce(Stores):
+    """The stores for a process that reads them once and opens none in full: that would import SQLAlchemy for 0.4 s."""
+
+    def account(self) -> StoreDatabase:
+        """Return the account's database to be read: an empty one if it is missing, opened in full if it is older."""
+        opened = partial(self._read_briefly, ACCOUNT_STORE) if self.exists(ACCOUNT_STORE) else reading_nothing
+        with suppress(StoreUnavailable), opened():
+            return cast("StoreDatabase", _ReadBriefly(opened))
+        return super().account()
+
+
+class _ReadBriefly(NamedTuple):
+    """A store that is opened briefly for each transaction that reads it."""
+
+    reading: Callable[[], AbstractContextManager[Connection]]
 
 
 def kind_of(name: str) -> Kind:

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Connection
-
 from storage.curation import CurationLog
+from storage.engines import Connection
 from storage.index.forward import ForwardIndex
 from storage.index.search_index import SearchIndex
 from storage.items import Items, WaitingItems

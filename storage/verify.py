@@ -7,11 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import Connection
-
 from reverie.errors import ReverieError, StoreUnusable
 from storage.catalogue import TABLES
-from storage.engines import OPTION
+from storage.engines import OPTION, Connection
 from storage.index.search_index import Generation
 from storage.rows import (
     DamagedRow,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection
-
+from storage.engines import Connection
 from storage.rows import execute
 
 # The tenant of a workspace for which none was set.

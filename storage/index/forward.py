@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection
-
+from storage.engines import Connection
 from storage.repository import AgentRepository
 from storage.rows import execute, is_vector, records_of, select_list
 

@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Self
 
-from sqlalchemy import Connection, CursorResult, exc
+from sqlalchemy import exc
 
 from storage.engine import is_read_only
+from storage.engines import Connection, CursorResult
 from storage.index.chunk_filter import ChunkFilter
 from storage.repository import Repository
 from storage.rows import execute, select_list

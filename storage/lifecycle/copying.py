@@ -20,7 +20,8 @@ import pysqlite3
 
 from reverie.errors import StoreUnavailable, StoreUnusable
 from storage.catalogue import TABLES
-from storage.engine import Database, translate_errors
+from storage.driver import translate_errors
+from storage.engine import Database
 from storage.migrations import LINES, Kind, read_versions
 
 # 8 MiB of pages at a time: a few milliseconds.

@@ -16,10 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Row, RowMapping
-
 from reverie.contract import chat_key
 from storage.catalogue import MEMORY_METADATA, SHARED_GROUP, TABLES, SubjectKind, listed
+from storage.engines import Row, RowMapping
 from storage.lifecycle.erasures import Subject
 from storage.repository import AgentRepository, Repository
 from storage.rows import DamagedRow, from_json_of, tables_of, valid_json

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import pysqlite3
 from msgspec.structs import replace
-from sqlalchemy import Connection, exc
+from sqlalchemy import exc
 
 from reverie.errors import Conflict
 from reverie.upkeep import CurationChange
 from storage.catalogue import TABLES, listed
 from storage.curation import CurationEntry, CurationLog
+from storage.engines import Connection
 from storage.index.search_index import SearchIndex, VectorEntry
 from storage.memories.memories import MemoryChunks
 from storage.rows import defer_references, execute
@@ -98,8 +99,8 @@ def _current(connection: Connection, change: CurationChange) -> dict[str, Any] |
     blobs = _RECORDED[change.table].blobs
     columns = ", ".join(f"hex({name}) AS {name}" if name in blobs else name for name in image)
     sql = f"SELECT {columns} FROM {change.table} WHERE {_where(change.table)}"
-    row = execute(connection, sql, **_key_parameters(change)).one_or_none()
-    return None if row is None else dict(row._mapping)
+    row = execute(connection, sql, **_key_parameters(change)).mappings().one_or_none()
+    return None if row is None else dict(row)
 
 
 def _refuse_if_successor(

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection
-
 from reverie.clock import CLOCK_TOLERANCE_MICROS
+from storage.engines import Connection
 from storage.leases import READING, Attempts, JobLeases
 from storage.memories.records import CONFIRMED
 from storage.repository import AgentRepository, Repository

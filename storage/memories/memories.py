@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import Connection
-
 from reverie.errors import NotFound
+from storage.engines import Connection
 from storage.index.search_index import SearchIndex
 from storage.memories.records import UNCONFIRMED_DAYS, DueMemory, MemoryFilter, MemoryRecord, NewMemory
 from storage.memories.trust import HAS_RIGHT

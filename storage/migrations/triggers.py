@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from sqlalchemy import Connection
-
 from storage.catalogue import TABLES, Counted
-from storage.engines import OPTION
+from storage.engines import OPTION, Connection
 
 AMOUNTS: Final = ("messages", "memories", "schedules")
 # The key under which a connection notes the schema version of its recording triggers.

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Connection
-
 from reverie.errors import NotFound
+from storage.engines import Connection
 from storage.pipeline.records import DeadLetter, NewDeadLetter
 from storage.pipeline.work import STAGES, waiting_row_sql
 from storage.repository import Repository

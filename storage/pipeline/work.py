@@ -256,7 +256,9 @@ class WorkQueue(Repository):
         """Count what waits at a stage; dead letters do not count."""
         waiting, claims = backlog_sql(stage)
         count, oldest = self._execute(waiting, stage=stage).one()
-        return stage_backlog(count, oldest, *self._execute(claims, stage=stage).one())
+        claimed, retrying, suspects, leased_until = self._execute(claims, stage=stage).one()
+        ends = int(leased_until or 0)
+        return StageBacklog(count, int(oldest or 0), claimed, retrying, suspects=suspects, leased_until=ends)
 
     def fresh(self, stage: Stage, limit: int) -> tuple[int, ...]:
         """Return the first rows that wait at a stage and were never claimed, live ones before history.
@@ -293,14 +295,6 @@ def _suspects_at_once(crashes: int, limit: int) -> int:
     costs 16 small batches instead of 256 of one row.
     """
     return max(1, limit // 16) if crashes == 1 else 1
-
-
-def stage_backlog(
-    waiting: int, oldest: int | None, claimed: int, retrying: int, suspects: int, leased_until: int | None
-) -> StageBacklog:
-    """Return a backlog from the rows of the two statements of `backlog_sql`."""
-    ends = int(leased_until or 0)
-    return StageBacklog(waiting, int(oldest or 0), claimed, retrying, suspects=suspects, leased_until=ends)
 
 
 def backlog_sql(stage: Stage) -> tuple[str, str]:

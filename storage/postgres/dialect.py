@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, CursorResult
+from sqlalchemy import Connection, CursorResult, TextClause, text
 
 from reverie.contract import ACCOUNT_STORE
-from storage.engines import parsed
 from storage.postgres.columns import OF_ENGINE, shared_tables, tables
 from storage.postgres.translation import STORE, Translated, for_values, translate
 from storage.rows import to_json
@@ -27,17 +27,17 @@ class PostgresDialect:
         translated = translate(sql)
         bound = _bound(translated, values, connection)
         options = {"stream_results": True} if streamed else None
-        return connection.execute(parsed(_text(sql, translated, (bound,))), bound, execution_options=options)
+        return connection.execute(_parsed(_text(sql, translated, (bound,))), bound, execution_options=options)
 
     def execute_many(self, connection: Connection, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Run a translated statement for each row of values."""
         translated = translate(sql)
         bound = [_bound(translated, values, connection) for values in rows]
         if not translated.untyped:
-            connection.execute(parsed(translated.sql), bound)
+            connection.execute(_parsed(translated.sql), bound)
             return
         for values in bound:
-            connection.execute(parsed(_text(sql, translated, (values,))), values)
+            connection.execute(_parsed(_text(sql, translated, (values,))), values)
 
     def tables(self, connection: Connection) -> Mapping[str, frozenset[str]]:
         """Return the tables of the store: for the account all tables, for a workspace those that workspaces have."""
@@ -80,6 +80,12 @@ def _value(value: Any, *, as_array: bool) -> Any:
     return to_json(value)
 
 
-def _without_nul(text: str) -> str:
+def _without_nul(value: str) -> str:
     """Return a text without NUL, which PostgreSQL cannot store. Contents have none, but a recorded query may."""
-    return text.replace("\0", "\ufffd") if "\0" in text else text
+    return value.replace("\0", "\ufffd") if "\0" in value else value
+
+
+@lru_cache(maxsize=4096)
+def _parsed(sql: str) -> TextClause:
+    """Return the parsed form of a statement; parsing it at each execution costs more than looking it up."""
+    return text(sql)

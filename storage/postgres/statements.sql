@@ -407,12 +407,6 @@ SELECT CONCAT_WS(' ', (SELECT MAX(row_id) FROM messages WHERE messages.store_id 
     COUNT(superseded_by), SUM(pinned)) FROM memories WHERE memories.store_id = :store_id), (SELECT CONCAT_WS(' ',
     COUNT(*), MAX(row_id), MAX(updated_at), MAX(ended_at), SUM(summary_epoch)) FROM sessions WHERE sessions.store_id =
     :store_id));
--- storage.lifecycle.copying: _snapshot
-PRAGMA CAST(CAST((query_only = ON) AS INT) AS BIGINT);
--- storage.lifecycle.copying: _snapshot
-BEGIN;
--- storage.lifecycle.copying: _snapshot
-ROLLBACK;
 -- storage.lifecycle.erased_rows: select
 SELECT id
 FROM sessions
@@ -3832,7 +3826,24 @@ FROM schedules
 WHERE schedules.store_id = :store_id
 GROUP BY status;
 -- storage.scheduling.schedules: _times
--- composed of the rows and columns that it is given
+SELECT s.next_run_at
+FROM schedules AS s
+WHERE (s.status = 'active' AND NOT s.next_run_at IS NULL AND NOT EXISTS(SELECT 1 FROM schedule_runs AS r WHERE
+    (r.agent_id = s.agent_id AND r.schedule_id = s.id AND r.status IN ('pending', 'running')) AND r.store_id =
+    :store_id)) AND s.store_id = :store_id
+ORDER BY s.next_run_at NULLS FIRST LIMIT NULLIF(CAST(:max AS BIGINT), -1);
+SELECT finished_at
+FROM schedule_runs
+WHERE status IN ('failed', 'timed_out') AND schedule_runs.store_id = :store_id
+ORDER BY finished_at DESC NULLS LAST LIMIT NULLIF(CAST(:max AS BIGINT), -1);
+SELECT due_at
+FROM reminders
+WHERE delivered_at IS NULL AND reminders.store_id = :store_id
+ORDER BY due_at LIMIT NULLIF(CAST(:max AS BIGINT), -1);
+SELECT due_at
+FROM reminders
+WHERE (delivered_at IS NULL AND delivery <> 'pull') AND reminders.store_id = :store_id
+ORDER BY due_at LIMIT NULLIF(CAST(:max AS BIGINT), -1);
 -- storage.scheduling.schedules: _count
 SELECT COUNT(*)
 FROM reminders
@@ -4223,10 +4234,6 @@ WHERE (s.row_id > :after AND s.agent_id <> '' AND (s.status <> 'active' OR s.upd
     FROM messages AS m WHERE (m.session_row = s.row_id AND m.consolidated_at IS NULL) AND m.store_id = :store_id)) AND
     s.store_id = :store_id
 ORDER BY s.row_id LIMIT NULLIF(CAST(:limit AS BIGINT), -1);
--- storage.status: reading_file
-PRAGMA CAST(CAST((query_only = ON) AS INT) AS BIGINT);
--- storage.status: reading_file
-BEGIN;
 -- storage.status: agents_of
 SELECT agent_id, SUM(sessions), SUM(memories)
 FROM (SELECT agent_id, COUNT(*) AS sessions, 0 AS memories FROM sessions WHERE agent_id <> '' AND sessions.store_id =
@@ -4235,16 +4242,16 @@ FROM (SELECT agent_id, COUNT(*) AS sessions, 0 AS memories FROM sessions WHERE a
 GROUP BY agent_id
 ORDER BY agent_id;
 -- storage.status: counts_of
+SELECT model, dim, CAST(CAST((embedder <> '') AS INT) AS BIGINT)
+FROM indexes
+WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id;
+-- storage.status: counts_of
 SELECT COUNT(*)
 FROM dead_letters
 WHERE dead_letters.store_id = :store_id;
 -- storage.status: counts_of
 SELECT (SELECT COUNT(*) FROM memories WHERE memories.store_id = :store_id) - (SELECT COUNT(*) FROM memories WHERE NOT
     superseded_by IS NULL AND memories.store_id = :store_id);
--- storage.status: counts_of
-SELECT model, dim, CAST(CAST((embedder <> '') AS INT) AS BIGINT)
-FROM indexes
-WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id;
 -- storage.status: _extraction_backlog
 SELECT MAX(position)
 FROM job_progress
@@ -4264,70 +4271,10 @@ WHERE s.last_sequence > COALESCE(p.position, 0) AND s.store_id = :store_id;
 SELECT MAX(at)
 FROM job_progress
 WHERE (job = :job AND at <= :now + 60000000) AND job_progress.store_id = :store_id;
--- storage.status: _backlog
-SELECT COUNT(*), MIN(stored_at)
-FROM (SELECT waiting.stored_at FROM messages AS waiting WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
-    = :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id =
-    :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
-SELECT COUNT(token), COUNT(next_attempt_at), COUNT(CASE WHEN crashes > 0 AND NOT COALESCE(token, next_attempt_at) IS
-    NULL THEN 1 END), MIN(lease_until)
-FROM claims
-WHERE stage = :stage AND claims.store_id = :store_id;
-SELECT COUNT(*), MIN(stored_at)
-FROM (SELECT waiting.stored_at FROM files AS waiting WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage =
-    :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id)
-    IS NULL) AND waiting.store_id = :store_id) AS every;
-SELECT COUNT(*), MIN(stored_at)
-FROM (SELECT waiting.stored_at FROM memories AS waiting WHERE (chunked_at IS NULL AND superseded_by IS NULL AND (SELECT
-    1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND
-    claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
-SELECT COUNT(*), MIN(stored_at)
-FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage
-    = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS
-    NULL) AND waiting.store_id = :store_id UNION ALL SELECT updated_at FROM schedules WHERE (status IN ('active',
-    'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model FROM indexes WHERE (kind =
-    'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id = :store_id) AS every;
-SELECT COUNT(*), MIN(stored_at)
-FROM (SELECT waiting.stored_at FROM chunks AS waiting WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT
-    1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND
-    claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id) AS every;
 -- storage.store: viewer_of
 SELECT user_id, is_group
 FROM sessions
 WHERE (agent_id = :agent AND id = :session) AND sessions.store_id = :store_id;
--- storage.stores: is_idle
-SELECT 1
-FROM messages AS waiting
-WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL
-    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id LIMIT 1;
-SELECT 1
-FROM files AS waiting
-WHERE (chunked_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.row_id AND token IS NULL
-    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id LIMIT 1;
-SELECT 1
-FROM memories AS waiting
-WHERE (chunked_at IS NULL AND superseded_by IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id =
-    waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
-    waiting.store_id = :store_id LIMIT 1;
-SELECT 1
-FROM schedules
-WHERE (status IN ('active', 'paused', 'disabled') AND recall_limit > 0 AND COALESCE(goal_model, '') <> (SELECT model
-    FROM indexes WHERE (kind = 'vector' AND state = 'active') AND indexes.store_id = :store_id)) AND schedules.store_id
-    = :store_id
-UNION ALL SELECT 1
-FROM chunks AS waiting
-WHERE (embedded_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id = waiting.id AND token IS NULL
-    AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND waiting.store_id = :store_id LIMIT 1;
-SELECT 1
-FROM chunks AS waiting
-WHERE (NOT embedded_at IS NULL AND indexed_at IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id =
-    waiting.id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
-    waiting.store_id = :store_id LIMIT 1;
-SELECT 1
-FROM items AS waiting
-WHERE (embedding_model IS NULL AND NOT index_fields IS NULL AND (SELECT 1 FROM claims WHERE (stage = :stage AND item_id
-    = waiting.row_id AND token IS NULL AND next_attempt_at IS NULL) AND claims.store_id = :store_id) IS NULL) AND
-    waiting.store_id = :store_id LIMIT 1;
 -- storage.trust.audit: record
 INSERT INTO audit_log (at, actor, action, target, token, workspace, agent_id, outcome, origin, trace_id, count)
 VALUES (:at, :actor, :action, :target, :token, :workspace, :agent, :outcome, :origin, :trace, :count);
@@ -4395,10 +4342,6 @@ FROM (SELECT * FROM (SELECT tenant, messages, memories, schedules, bytes FROM co
 SELECT id
 FROM x
 WHERE agent_id = :agent AND id = ANY(CAST(:ids AS TEXT[]));
--- storage.trust.quotas: stored_amounts_of
-SELECT messages, bytes, memories, schedules
-FROM stored_amounts
-WHERE tenant = :tenant AND stored_amounts.store_id = :store_id;
 -- storage.trust.quotas: set_for
 SELECT tenant
 FROM tenants
@@ -4725,28 +4668,7 @@ FROM chunks_vec
 WHERE LENGTH(embedding) <> 4 * dim AND chunks_vec.store_id = :store_id
 ORDER BY chunk_id;
 -- storage.verify: _damaged_in
-SELECT "action", "actor", "agent_id", "at", "count", "id", "origin", "outcome", "target", "token", "trace_id",
-    "workspace"
-FROM audit_log;
-SELECT "action", "actor", "agent_id", "at", "count", "id", "origin", "outcome", "target", "token", "trace_id",
-    "workspace"
-FROM audit_retention;
-SELECT "action", "actor", "agent_id", "at", "count", "id", "origin", "outcome", "target", "token", "trace_id",
-    "workspace"
-FROM broker_content
-WHERE broker_content.store_id = :store_id;
-SELECT "action", "actor", "agent_id", "at", "count", "id", "origin", "outcome", "target", "token", "trace_id",
-    "workspace"
-FROM captured_queries
-WHERE captured_queries.store_id = :store_id;
-SELECT "action", "actor", "agent_id", "at", "count", "id", "origin", "outcome", "target", "token", "trace_id",
-    "workspace"
-FROM channels
-WHERE channels.store_id = :store_id;
-SELECT "action", "actor", "agent_id", "at", "count", "id", "origin", "outcome", "target", "token", "trace_id",
-    "workspace"
-FROM chunk_tags
-WHERE chunk_tags.store_id = :store_id;
+-- composed of the rows and columns that it is given
 -- storage.viewer: audiences
 SELECT DISTINCT 's:' || session_row
 FROM session_users

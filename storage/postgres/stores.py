@@ -18,14 +18,14 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
 import psycopg
 from filelock import FileLock, Timeout
-from sqlalchemy import Connection, CursorResult, PoolProxiedConnection
+from sqlalchemy import Connection, PoolProxiedConnection
 
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
@@ -43,7 +43,6 @@ from storage.postgres.migrations import newest_version
 from storage.postgres.schema import prepare
 from storage.postgres.translation import FILE, KEPT
 from storage.private_files import write_private
-from storage.rows import execute
 from storage.store import Store, new_serial
 from storage.stores import FileStamp, Stores
 
@@ -382,10 +381,8 @@ class PostgresStores(Stores):
         with self.workspace(name, create=False).reading() as tx:
             return tx.work.is_idle(stages)
 
-    @contextmanager
-    def _read_briefly(self, name: str) -> Iterator[Any]:
-        with self.workspace(name, create=False).database.reading() as connection:
-            yield _Driver(connection)
+    def _read_briefly(self, name: str) -> AbstractContextManager[Connection]:
+        return self.workspace(name, create=False).database.reading()
 
     def check_usable(self, name: str) -> None:
         """Do nothing: the schema of all stores was checked when the database was opened."""
@@ -506,14 +503,3 @@ class PostgresStores(Stores):
     def _names_by(self, order: str) -> list[str]:
         with self._server.writing() as connection:
             return list(connection.exec_driver_sql(f"SELECT name FROM stores ORDER BY {order}").scalars())
-
-
-class _Driver:
-    """A connection with the `execute` of SQLite's driver, with parameters by name."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> CursorResult[*tuple[Any, ...]]:
-        """Run a query in SQLite's SQL."""
-        return execute(self._connection, sql, **(values or {}))

@@ -16,11 +16,16 @@ import zlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from threading import local
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
 import Stemmer
-from numpy.typing import NDArray
+
+from storage.engines import Connection
+from storage.rows import execute
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # Longer words are cut: a query may be one word of 100,000 characters.
 _MAX_WORD: Final = 64
@@ -55,6 +60,8 @@ def with_few_marks(text: str) -> str:
 
 def hashes_of(text: str) -> NDArray[np.uint32]:
     """Return the hashes of a text's stemmed words, in order and with repeats."""
+    import numpy as np
+
     return np.fromiter(map(hash_of, words_of(text)), dtype="<u4")
 
 
@@ -194,9 +201,9 @@ class Languages(NamedTuple):
 NO_LANGUAGES: Final = Languages()
 
 
-def languages_of(raw: Any) -> Languages:
-    """Return the shares of languages in the chunks of a store; `raw` runs statements."""
-    texts = [text for (text,) in raw.execute(_SAMPLE, {"sampled": _SAMPLED}) if isinstance(text, str)]
+def languages_of(connection: Connection) -> Languages:
+    """Return the shares of languages in the chunks of a store."""
+    texts = [text for (text,) in execute(connection, _SAMPLE, sampled=_SAMPLED) if isinstance(text, str)]
     is_foreign = _is_not_english if len(texts) >= _LEAST_JUDGED else is_outside_latin
     return Languages(_share(map(is_outside_latin, texts)), _share(map(is_foreign, texts)))
 

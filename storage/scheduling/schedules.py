@@ -17,11 +17,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from sqlalchemy import Connection
-
 from reverie.clock import CLOCK_TOLERANCE_MICROS
 from reverie.errors import NotFound, Rejected
 from storage.catalogue import GOALS_TO_EMBED
+from storage.engines import Connection
 from storage.repository import AgentRepository, Repository
 from storage.rows import column_name, execute, insert_sql, select_list, to_parameters, valid_json
 from storage.scheduling.records import NewRun, NewSchedule, ReminderRecord, ScheduleFilter, ScheduleRecord
@@ -427,31 +426,34 @@ class SchedulingCounts:
     failed_deliveries: int = 0
 
 
-def read_scheduling(raw: Any) -> SchedulingCounts:
-    """Return the counts of a store, read in the open transaction of a `pysqlite3` connection."""
-    opened = {status: (count, since) for status, count, since in raw.execute(_OPEN)}
-    started = raw.execute(_STARTED, {"max": MAX_TIMES})
+def read_scheduling(connection: Connection) -> SchedulingCounts:
+    """Return the counts of a store, read in the open transaction."""
+    by_status = "SELECT status, count(*) FROM schedules GROUP BY status"
+    opened = {status: (count, since) for status, count, since in execute(connection, _OPEN)}
+    started = execute(connection, _STARTED, max=MAX_TIMES)
     return SchedulingCounts(
-        schedules={row[0]: row[1] for row in raw.execute("SELECT status, count(*) FROM schedules GROUP BY status")},
-        due=_times(raw, _DUE_NOW),
+        schedules={row[0]: row[1] for row in execute(connection, by_status)},
+        due=_times(connection, _DUE_NOW),
         runs_open={status: count for status, (count, _) in opened.items()},
         pending_since=opened["pending"][1] if "pending" in opened else None,
         starts=tuple(RunStart(at, max(0, at - due_at)) for at, trigger, due_at in started if trigger != "manual"),
-        failures=_times(raw, _FAILED),
-        reminders=_count(raw, f"SELECT count(*) {_UNDELIVERED}"),
-        remind_at=_times(raw, f"SELECT due_at {_UNDELIVERED} ORDER BY due_at LIMIT :max"),
-        push_at=_times(raw, f"SELECT due_at {_UNDELIVERED} AND delivery <> 'pull' ORDER BY due_at LIMIT :max"),
+        failures=_times(connection, _FAILED),
+        reminders=_count(connection, f"SELECT count(*) {_UNDELIVERED}"),
+        remind_at=_times(connection, f"SELECT due_at {_UNDELIVERED} ORDER BY due_at LIMIT :max"),
+        push_at=_times(connection, f"SELECT due_at {_UNDELIVERED} AND delivery <> 'pull' ORDER BY due_at LIMIT :max"),
         notifications=_count(
-            raw, "SELECT count(*) FROM notifications WHERE delivered_at IS NULL AND acknowledged_at IS NULL"
+            connection, "SELECT count(*) FROM notifications WHERE delivered_at IS NULL AND acknowledged_at IS NULL"
         ),
-        unacknowledged=_count(raw, "SELECT count(*) FROM notifications WHERE acknowledged_at IS NULL"),
-        failed_deliveries=sum(_count(raw, sql, max=MAX_TIMES) for sql in (_FAILED_REMINDERS, _FAILED_NOTIFICATIONS)),
+        unacknowledged=_count(connection, "SELECT count(*) FROM notifications WHERE acknowledged_at IS NULL"),
+        failed_deliveries=sum(
+            _count(connection, sql, max=MAX_TIMES) for sql in (_FAILED_REMINDERS, _FAILED_NOTIFICATIONS)
+        ),
     )
 
 
-def _times(raw: Any, query: str) -> array[int]:
-    return array("q", sorted(row[0] for row in raw.execute(query, {"max": MAX_TIMES})))
+def _times(connection: Connection, query: str) -> array[int]:
+    return array("q", sorted(row[0] for row in execute(connection, query, max=MAX_TIMES)))
 
 
-def _count(raw: Any, query: str, **values: int) -> int:
-    return int(raw.execute(query, values).fetchone()[0])
+def _count(connection: Connection, query: str, **values: int) -> int:
+    return int(execute(connection, query, **values).scalar_one())

@@ -15,11 +15,10 @@ import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import CursorResult
-
 from reverie.contract import DEFAULT_CHANNEL, EXTRACT_MEMORIES, SUMMARIZE_SESSIONS, chat_key
 from reverie.errors import NotFound
 from storage.curation import CurationLog
+from storage.engines import CursorResult
 from storage.index.search_index import SearchIndex
 from storage.memories.memories import Memories
 from storage.memories.records import MemoryFilter

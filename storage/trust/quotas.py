@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
-
-from sqlalchemy import Connection
+from typing import Final
 
 from reverie.calls import Resource
 from reverie.trust.calls import Holder, Quota
 from storage.catalogue import TABLES
-from storage.engines import StoreDatabase
+from storage.engines import Connection, StoreDatabase
 from storage.migrations.triggers import AMOUNTS
 from storage.repository import AccountRepository
 from storage.rows import execute
@@ -105,12 +103,6 @@ def stored_ids(connection: Connection, table: str, agent: str, ids: Collection[s
     """Return which of these ids an agent has in one of `COUNTED_TABLES`."""
     sql = f"SELECT id FROM {table} WHERE agent_id = :agent AND id IN (SELECT value FROM json_each(:ids))"
     return set(execute(connection, sql, agent=agent, ids=ids).scalars())
-
-
-def stored_amounts_of(raw: Any) -> Mapping[Resource, int]:
-    """Return how much a workspace holds, by a connection of the driver."""
-    row = raw.execute(_SELECT, {"tenant": ""}).fetchone()
-    return nothing_stored() if row is None else dict(zip(RESOURCES, row, strict=True))
 
 
 class Tenants(AccountRepository):

@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection
-
 from reverie.clock import DAY_MICROS, from_micros
+from storage.engines import Connection
 from storage.repository import AccountRepository
 from storage.rows import execute, insert_sql, select_list, to_parameters
 

@@ -21,7 +21,7 @@ from memory.stage import STAGE_LEASE_SECONDS
 from reverie.pipeline.inbox import NOTIFICATION_SECONDS
 from reverie.pipeline.status import RUNBOOKS
 from reverie.recall.calls import Recall
-from storage.engine import OLDEST_SAFE_SQLITE
+from storage.driver import OLDEST_SAFE_SQLITE
 from worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

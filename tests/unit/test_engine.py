@@ -14,7 +14,8 @@ from sqlalchemy import text
 
 from reverie.errors import StoreUnavailable, StoreUnusable
 from storage import engine
-from storage.engine import OLDEST_SAFE_SQLITE, Database, check_sqlite_version
+from storage.driver import OLDEST_SAFE_SQLITE, check_sqlite_version
+from storage.engine import Database
 from storage.stores import Stores
 
 pytestmark = pytest.mark.sqlite("connections to its files")

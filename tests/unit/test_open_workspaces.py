@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from reverie.errors import StoreUnavailable, StoreUnusable
+from storage.driver import inode_of
 from storage.engine import Database
 from storage.open_workspaces import MAX_KEPT_CONNECTIONS, OpenWorkspaces, max_connections
-from storage.opening import inode_of, open_database
+from storage.opening import open_database
 from storage.stores import Store, Stores
 
 pytestmark = pytest.mark.sqlite("limits how many files are open")

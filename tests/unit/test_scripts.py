@@ -8,6 +8,7 @@ import pytest
 from adapters.embedders.base import DEFAULT_MODEL, MULTILINGUAL_MODEL
 from memory.status import _language_advice
 from reverie.contract import ACCOUNT_STORE
+from storage.engines import driver_connection
 from storage.recall.words import Languages, is_outside_latin, languages_of
 from storage.scheduling.schedules import SchedulingCounts
 from storage.status import StoreCounts
@@ -42,7 +43,7 @@ def test_the_share_is_estimated_from_the_whole_range(stored: int) -> None:
     raw.executemany("INSERT INTO chunks VALUES (?, ?)", [(10 + stored + number, "下雨了") for number in range(stored)])
     raw.execute("INSERT INTO chunks VALUES (1, '12345')")
 
-    assert languages_of(raw).outside_latin == pytest.approx(0.5 if stored else 0, abs=0.05)
+    assert languages_of(driver_connection(raw)).outside_latin == pytest.approx(0.5 if stored else 0, abs=0.05)
     raw.close()
 
 
@@ -69,7 +70,7 @@ def test_it_is_estimated_how_much_is_not_english(texts: tuple[str, ...], share: 
     raw.execute("CREATE TABLE chunks (id INTEGER PRIMARY KEY, text TEXT NOT NULL)")
     raw.executemany("INSERT INTO chunks (text) VALUES (?)", [(one,) for one in texts])
 
-    assert languages_of(raw).not_english == pytest.approx(share, abs=0.1)
+    assert languages_of(driver_connection(raw)).not_english == pytest.approx(share, abs=0.1)
     raw.close()
 
 
