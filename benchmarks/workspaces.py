@@ -30,6 +30,7 @@ from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, rounded
 from benchmarks.harness.texts import Texts, load_texts
 from memory.idle_stores import KEEP_SECONDS, IdleFiles, IdleStores
+from memory.pipeline.broker_status import read_broker
 from memory.sessions.sessions import list_workspaces
 from memory.status import StatusReader
 from retrieval.query import RecallRequest
@@ -291,7 +292,7 @@ def _copy(data: Path, template: str, names: Sequence[str]) -> None:
 
 def _measure_reading(runtime: Runtime, result: Result) -> None:
     """Time the answers that users and monitoring ask for, first as in a new process and then again."""
-    reader = StatusReader(runtime.stores, runtime.inbox, runtime.monitor, runtime.embedder)
+    reader = StatusReader(runtime.stores, partial(read_broker, runtime.inbox, runtime.monitor), runtime.embedder)
     metrics = Metrics(lambda: reader.read(now=now_micros()))
     asked: dict[str, Callable[[], Any]] = {
         "start": lambda: Stores(runtime.settings.data).account(),

@@ -61,11 +61,11 @@ def up(
     from worker.access import operator_token
 
     operator_token(settings, os.environ)
+    from storage.private_files import private_folder
     from storage.stores import Stores
     from worker.logs import configure_logging
     from worker.supervision.embedded_broker import wait_until_ready
     from worker.supervision.log_files import LogFiles
-    from worker.supervision.processes import private_folder
     from worker.supervision.supervisor import Supervisor
 
     make_folder(settings.data)
@@ -300,7 +300,7 @@ def _refuse_second(settings: Settings) -> None:
 
 def make_folder(data: Path) -> None:
     """Create the data folder. Raises `Unavailable` when it cannot be written."""
-    from worker.supervision.processes import private_folder
+    from storage.private_files import private_folder
 
     try:
         make_data_folder(data)

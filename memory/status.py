@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 
-from adapters.broker.inbox import WorkerInbox
-from adapters.broker.monitor import Monitor
 from adapters.embedders.base import DEFAULT_MODEL, ENGLISH_MODELS, MULTILINGUAL_REQUIREMENT
 from memory.conversion import convert
-from memory.pipeline.broker_status import lost_lines, read_broker
+from memory.pipeline.broker_status import BrokerState, lost_lines
 from memory.pipeline.faults import find_faults
 from reverie.calls import Resource
 from reverie.clock import SECOND_MICROS, from_micros
@@ -99,13 +97,13 @@ class _Workspaces:
 class StatusReader:
     """Reads the status repeatedly in one process; unchanged workspaces are cached.
 
-    `limits` returns the quotas of a workspace. `extraction_silence_seconds` is how long a session has to be silent
-    before memories are extracted from it; None if none are. `call_seconds` is how long a call of a model may take.
+    `broker` returns the state of the broker, `limits` the quotas of a workspace. `extraction_silence_seconds` is how
+    long a session has to be silent before memories are extracted from it; None if none are. `call_seconds` is how long
+    a call of a model may take.
     """
 
     stores: Stores
-    inbox: WorkerInbox
-    monitor: Monitor
+    broker: Callable[[], BrokerState]
     embedder: GuardedEmbedder | None
     language_model: GuardedLanguageModel | None = None
     reranker: GuardedReranker | None = None
@@ -127,7 +125,7 @@ class StatusReader:
         stages: dict[str, StageStatus] = {
             stage: _sum(line.stages.get(stage) for line in stores) for stage in (*STAGES, EXTRACT_STAGE)
         }
-        broker = read_broker(self.inbox, self.monitor)
+        broker = self.broker()
         listed = sorted(found.lines, key=_place)
         status = PipelineStatus(
             at=from_micros(now),

@@ -17,6 +17,7 @@ from msgspec import structs
 from adapters.broker.recall_log import QUERY_CHARACTERS, CapturedNote, RecallNote
 from memory.evaluation import items_of
 from memory.memories.agent_memories import AgentMemories
+from memory.pipeline.broker_status import read_broker
 from memory.status import StatusReader
 from memory.trust.audited import audited_name, audited_trace
 from memory.trust.quotas import Quotas
@@ -115,8 +116,7 @@ class Services:
         runtime = self.runtime
         return StatusReader(
             runtime.stores,
-            runtime.inbox,
-            runtime.monitor,
+            partial(read_broker, runtime.inbox, runtime.monitor),
             runtime.embedder,
             runtime.language_model,
             runtime.reranker,

@@ -19,10 +19,10 @@ from reverie import __version__
 from reverie.counts import counted
 from reverie.errors import ReverieError
 from reverie.pipeline.status import Finding
-from storage.engine import check_sqlite_version
+from storage.driver import check_sqlite_version
 from storage.opened import open_stores
 from worker.settings import Settings
-from worker.supervision.embedded_broker import valkey_server_path
+from worker.supervision.broker_address import valkey_server_path
 
 # Yields findings. Raises Reverie's errors, whose texts say what to do.
 Check: TypeAlias = Callable[[], Iterator[Finding]]

@@ -13,22 +13,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from adapters.broker.inbox import WorkerInbox
-from adapters.broker.monitor import Monitor
 from adapters.embedders.guarded import GuardedEmbedder
 from adapters.embedders.record import build_embedder
+from memory.pipeline.broker_status import BrokerState, read_broker
 from memory.status import StatusReader
 from memory.trust.quotas import Quotas
 from reverie.clock import now_micros
-from reverie.pipeline.broker import connect
+from reverie.errors import broker_away
 from reverie.pipeline.status import PipelineStatus
 from storage.opened import open_stores
+from storage.stores import StoresReadOnce
 from worker.conditions import find_conditions
 from worker.doctor import check_logs, run_check
 from worker.model_specs import embedder_spec, language_model_spec, reranker_spec
 from worker.settings import Settings
+from worker.supervision.broker_address import refused_connection
 
 if TYPE_CHECKING:
+    from adapters.broker.inbox import WorkerInbox
     from adapters.language_models import GuardedLanguageModel
     from adapters.rerankers import GuardedReranker
 
@@ -43,17 +45,30 @@ def read_status(reader: StatusReader, settings: Settings, *, now: int, starting:
 
 def read_status_once(settings: Settings) -> PipelineStatus:
     """Return the status where no server runs, read from the stores and from the broker, if it answers."""
-    with (
-        closing(open_stores(settings.data, settings.database)) as stores,
-        closing(connect(settings.broker_url)) as broker,
-    ):
-        inbox = WorkerInbox(broker, prefix=settings.broker_prefix)
-        monitor = Monitor(broker, prefix=settings.broker_prefix, flushed=settings.broker_is_flushed)
-        limits = Quotas(stores, lambda: inbox, defaults=settings.quotas).amounts_allowed
+    files = settings.database is None
+    with closing(StoresReadOnce(settings.data) if files else open_stores(settings.data, settings.database)) as stores:
+        limits = Quotas(stores, _no_inbox, defaults=settings.quotas).amounts_allowed
         models = _embedder(settings), _language_model(settings), _reranker(settings)
         times = silence_before_extraction(settings), call_seconds(settings)
-        reader = StatusReader(stores, inbox, monitor, *models, limits, *times)
+        reader = StatusReader(stores, partial(_read_broker, settings), *models, limits, *times)
         return read_status(reader, settings, now=now_micros())
+
+
+def _read_broker(settings: Settings) -> BrokerState:
+    """Return the state of the broker. The client of brokers is imported only where one listens: it takes 0.2 s."""
+    if refused := refused_connection(settings.broker_url):
+        return BrokerState(error=str(broker_away(refused)))
+    from adapters.broker.inbox import WorkerInbox
+    from adapters.broker.monitor import Monitor
+    from reverie.pipeline.broker import connect
+
+    with closing(connect(settings.broker_url)) as broker:
+        monitor = Monitor(broker, prefix=settings.broker_prefix, flushed=settings.broker_is_flushed)
+        return read_broker(WorkerInbox(broker, prefix=settings.broker_prefix), monitor)
+
+
+def _no_inbox() -> WorkerInbox:
+    raise AssertionError("what a workspace may hold does not depend on its inbox")
 
 
 def silence_before_extraction(settings: Settings) -> float | None:

@@ -11,14 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
-
-import numpy as np
-from blake3 import blake3
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from adapters.calls import ServiceUnavailable
 from reverie.errors import Permanent
+
+if TYPE_CHECKING:  # only those who embed import numpy, which takes 0.1 s
+    import numpy as np
+    from numpy.typing import NDArray
 
 Provider = Literal["sentence-transformers", "model2vec", "openai", "hash", "none"]
 DTypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
@@ -140,6 +140,8 @@ def normalised(matrix: NDArray[np.float32], *, source: str) -> NDArray[np.float3
 
     The squares are summed in float64, because an endpoint may use any scale.
     """
+    import numpy as np
+
     lengths = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or not lengths.all():
         raise EmbeddingRefused(f"{source} returned a vector that is not finite or is all zeros")
@@ -158,6 +160,8 @@ class TextEmbedder(ABC):
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors of texts, shape (n, dimension), after `load`. Raises as `Embedder.embed`."""
+        import numpy as np
+
         checked = require_text(texts)
         self.load()
         return self._embed(checked) if checked else np.zeros((0, self.dimension), dtype=np.float32)
@@ -190,6 +194,9 @@ class HashEmbedder(TextEmbedder):
         """Nothing to load."""
 
     def _embed(self, texts: list[str]) -> NDArray[np.float32]:
+        import numpy as np
+        from blake3 import blake3
+
         digests = [blake3(text.encode()).digest(length=4 * HASH_DIMENSION) for text in texts]
         words = np.frombuffer(b"".join(digests), dtype="<u4").reshape(-1, HASH_DIMENSION)
         return normalised((words / 2**31 - 1).astype(np.float32), source=self.model)
@@ -197,4 +204,6 @@ class HashEmbedder(TextEmbedder):
 
 def to_blob(vector: Sequence[float] | NDArray[np.float32]) -> bytes:
     """Return a vector as stored: float32, little-endian on every machine."""
+    import numpy as np
+
     return np.ascontiguousarray(vector, dtype="<f4").tobytes()

@@ -11,14 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Final, Literal, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from adapters.calls import CircuitBreaker, GuardedService, PromptCalls
 from adapters.embedders.base import REMOTE, Embedder, EmbedderUnavailable, refusal_of_all, relearn_dimension
 from reverie.errors import Permanent
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class EmbedderWrapper:

@@ -19,10 +19,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from adapters.embedders.base import (
     DEFAULT_MODEL,
@@ -45,6 +42,8 @@ from adapters.embedders.model_files import (
 from adapters.embedders.native_memory import limit_memory
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
     from adapters.embedders.packed_bert import PackedBert
@@ -162,7 +161,7 @@ BUNDLED_DIMENSION: Final = 384
 CPU_BATCH_TEXTS: Final = 32
 GPU_BATCH_TEXTS: Final = 256
 
-Encode = Callable[[list[str]], NDArray[np.float32]]
+Encode: TypeAlias = "Callable[[list[str]], NDArray[np.float32]]"
 
 
 class SentenceTransformersEmbedder(LocalTransformer[Encode]):
@@ -198,6 +197,7 @@ class SentenceTransformersEmbedder(LocalTransformer[Encode]):
 
 def open_with_library(folder: Path, device: str, dtype: DType) -> tuple[Encode, int]:
     """Open a model with sentence_transformers; return its encode function and its dimension."""
+    import numpy as np
     import torch
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
@@ -257,6 +257,7 @@ class MultilingualEmbedder(LocalTransformer[_Model]):
         return find_multilingual()
 
     def _open(self, path: Path, device: str, dtype: DType) -> tuple[_Model, int]:
+        import numpy as np
         import torch
 
         from adapters.embedders.packed_bert import PackedBert, read_e5
@@ -300,6 +301,8 @@ class Model2VecEmbedder(LocalEmbedder[Any]):
         A text without any known word has no direction: it gets the first axis instead of an error, so that it is stored
         and can be found by keyword.
         """
+        import numpy as np
+
         found = np.asarray(self._loaded().encode(texts, use_multiprocessing=False), dtype=np.float32)
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         first_axis = np.eye(1, self.dimension, dtype=np.float32)
@@ -361,12 +364,16 @@ class OnnxEmbedder(LocalEmbedder["tuple[Any, Tokenizer]"]):
         return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"]), tokenizer
 
     def _embed(self, texts: list[str]) -> NDArray[np.float32]:
+        import numpy as np
+
         session, tokenizer = self._loaded()
         encoded = tokenizer.encode_batch_fast(texts)
         return normalised(np.stack([self._mean(session, encoding.ids) for encoding in encoded]), source=self.model)
 
     def _mean(self, session: Any, ids: list[int]) -> NDArray[np.float32]:
         """Return the mean of the vectors of a text's tokens."""
+        import numpy as np
+
         tokens = np.array([ids], dtype=np.int64)
         inputs = {
             "input_ids": tokens,

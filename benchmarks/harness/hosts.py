@@ -27,7 +27,8 @@ from benchmarks.harness import steps
 from benchmarks.harness.postgres import RunningServer
 from benchmarks.harness.stack import WORKSPACE, Stack
 from reverie.pipeline.producer import Producer
-from worker.supervision.embedded_broker import valkey_server_path, wait_until_ready
+from worker.supervision.broker_address import valkey_server_path
+from worker.supervision.embedded_broker import wait_until_ready
 from worker.supervision.processes import spawn
 
 ADDRESSES: Final = "10.77.0.0/24"

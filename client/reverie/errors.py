@@ -60,6 +60,11 @@ class Unavailable(Transient):
         self.unconfirmed = unconfirmed
 
 
+def broker_away(reason: object) -> Unavailable:
+    """Return the error for a broker to which no connection can be made."""
+    return Unavailable(f"the broker does not answer ({reason}): is it running? Start it with `reverie up`")
+
+
 class WaitTimeout(Transient):
     """The accepted messages are safe, but did not reach the requested state within the timeout.
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from adapters.broker.inbox import InboxStats, WorkerInbox
-from adapters.broker.monitor import Monitor
 from reverie.clock import from_micros, rfc3339
 from reverie.counts import counted
 from reverie.errors import Unavailable
@@ -21,6 +19,10 @@ from reverie.pipeline.calls import InboxLimits
 from reverie.pipeline.status import InboxStatus, InboxUse, LagStatus, WorkerStatus
 from storage.pipeline.samples import MINUTE_MICROS, PipelineSample, PipelineSamples
 from storage.private_files import write_private
+
+if TYPE_CHECKING:  # their modules import redis, which a status needs only where a broker listens
+    from adapters.broker.inbox import InboxStats, WorkerInbox
+    from adapters.broker.monitor import Monitor
 
 
 @dataclass(frozen=True, slots=True)

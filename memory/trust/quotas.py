@@ -13,15 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from adapters.broker.inbox import WorkerInbox
 from reverie.calls import Resource
 from reverie.errors import QUOTA_RETRY_SECONDS, NotFound, QuotaExceeded, ReverieError
 from reverie.trust.calls import Holder, Quota, QuotaUse
 from storage.stores import FileStamp, Stores
 from storage.trust.quotas import RESOURCES, QuotaRecord, nothing_stored, stored_amounts
 from storage.viewer import LOCAL_TENANT
+
+if TYPE_CHECKING:
+    from adapters.broker.inbox import WorkerInbox
 
 # The resources of messages. Producers with access to the broker send nothing else, and the broker refuses it when full.
 _OF_MESSAGES: Final[tuple[Resource, ...]] = ("messages", "bytes")

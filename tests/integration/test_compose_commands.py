@@ -27,7 +27,7 @@ import pytest
 from reverie import Rejected, Reverie
 from support.compose import load_compose, seconds
 from support.ports import free_port
-from worker.supervision.embedded_broker import valkey_server_path
+from worker.supervision.broker_address import valkey_server_path
 
 PASSWORD = "5ec3e7"
 TOKEN = "a token of this test, as long as tokens must be"

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -18,6 +19,7 @@ import pytest
 import redis
 
 from adapters.broker.monitor import Monitor
+from memory.pipeline.broker_status import read_broker
 from memory.stage import MAX_CRASHES
 from memory.status import StatusReader
 from storage.pipeline.work import Claim
@@ -69,7 +71,7 @@ def test_restarts_while_stages_and_recalls_run_lose_and_double_nothing(
 def _status_errors(pipe: Pipeline) -> dict[str, str]:
     """Return what `reverie status` says is wrong."""
     monitor = Monitor(pipe.broker, prefix=PREFIX)
-    return StatusReader(pipe.stores, pipe.inbox, monitor, None).read(now=pipe.now()).errors
+    return StatusReader(pipe.stores, partial(read_broker, pipe.inbox, monitor), None).read(now=pipe.now()).errors
 
 
 def test_a_standby_is_read_and_what_is_to_be_written_waits_until_it_is_promoted(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from msgspec import to_builtins
 from sqlalchemy import text
 
 from memory.memories.extraction_windows import progress_of
+from memory.pipeline.broker_status import read_broker
 from memory.status import StatusReader
 from reverie import contract
 from reverie.client import Reverie
@@ -73,7 +75,7 @@ def read(runtime: Runtime) -> PipelineStatus:
 
 
 def reader(runtime: Runtime) -> StatusReader:
-    return StatusReader(runtime.stores, runtime.inbox, runtime.monitor, runtime.embedder)
+    return StatusReader(runtime.stores, partial(read_broker, runtime.inbox, runtime.monitor), runtime.embedder)
 
 
 def say(runtime: Runtime, *texts: str, workspace: str = "default") -> None:

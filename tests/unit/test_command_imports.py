@@ -12,10 +12,11 @@ def test_commands_that_send_calls_do_not_import_the_client() -> None:
     script = """
 import sys
 import cli.target
+import worker.supervision.local_token
 from cli.commands import import_command
 for name in ("memory", "facts", "notes", "sessions", "recall", "context", "status", "agents", "curation"):
     import_command(name)
-parts = ("reverie.client", "celery", "kombu", "redis", "sqlalchemy", "worker.settings", "rich")
+parts = ("reverie.client", "celery", "kombu", "redis", "sqlalchemy", "worker.settings", "rich", "structlog")
 print([name for name in sys.modules if name.startswith(parts)])
 """
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -41,9 +42,10 @@ print([name for name in sys.modules if name.startswith(parts)])
 
 
 def test_a_status_without_a_server_is_read_without_importing_one(tmp_path: Path) -> None:
-    """Given a data folder on which nothing runs, then `reverie status` loads no server, runtime, Celery or model.
+    """Given a data folder on which nothing runs, then `reverie status` loads no server, runtime, Celery, model, array
+    library or client of a broker.
 
-    Importing a server takes longer than everything else that the command does.
+    Importing one of them takes longer than everything else that the command does.
     """
     script = """
 import sys
@@ -54,6 +56,7 @@ try:
 except SystemExit as ended:
     assert ended.code == 0
 parts = ("server.", "worker.runtime", "worker.backups", "retrieval", "starlette", "celery", "kombu", "torch", "httpx")
+parts += ("numpy", "redis", "structlog", "sqlalchemy")
 print([name for name in sys.modules if name.startswith(parts)])
 """
     command = [sys.executable, "-c", script, str(tmp_path)]

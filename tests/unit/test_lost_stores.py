@@ -6,12 +6,14 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from adapters.broker.monitor import Monitor
+from memory.pipeline.broker_status import read_broker
 from memory.status import StatusReader
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, StoreUnavailable, StoreUnusable
@@ -160,7 +162,8 @@ def test_a_data_folder_that_is_removed_while_a_process_runs_is_not_begun_anew(da
         pass
     with pytest.raises(StoreUnusable, match="was removed or replaced"):
         pipe.stores.workspace("new")
-    status = StatusReader(pipe.stores, pipe.inbox, Monitor(pipe.broker, prefix=PREFIX), None).read(now=pipe.now())
+    broker = partial(read_broker, pipe.inbox, Monitor(pipe.broker, prefix=PREFIX))
+    status = StatusReader(pipe.stores, broker, None).read(now=pipe.now())
     assert "was removed or replaced" in status.errors[ACCOUNT_STORE]
     assert data.exists() == comes_back
     pipe.close()

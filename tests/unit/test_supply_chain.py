@@ -20,7 +20,8 @@ from adapters.embedders.base import EmbedderUnavailable
 from adapters.embedders.model_files import BUNDLED_FILES, check_bundled
 from reverie.errors import Unavailable
 from worker.supervision import embedded_broker
-from worker.supervision.embedded_broker import BROKER_SHA256, broker_command, check_broker
+from worker.supervision.broker_address import BROKER_SHA256, check_broker
+from worker.supervision.embedded_broker import broker_command
 
 ROOT = Path(__file__).resolve().parents[2]
 

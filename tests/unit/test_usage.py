@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import cli
 from adapters.language_models import LanguageModelUnavailable
+from memory.pipeline.broker_status import read_broker
 from memory.status import StatusReader
 from reverie.clock import DAY_MICROS, to_micros
 from reverie.pipeline.status import LanguageModelUse
@@ -99,7 +101,8 @@ def runtime(endpoint: Endpoint, make_runtime: Callable[..., Runtime]) -> Runtime
 
 
 def read(runtime: Runtime) -> StatusReader:
-    return StatusReader(runtime.stores, runtime.inbox, runtime.monitor, runtime.embedder, runtime.language_model)
+    broker = partial(read_broker, runtime.inbox, runtime.monitor)
+    return StatusReader(runtime.stores, broker, runtime.embedder, runtime.language_model)
 
 
 def test_the_runtimes_model_records_what_it_takes(runtime: Runtime, endpoint: Endpoint) -> None:

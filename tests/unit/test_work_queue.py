@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,6 +11,7 @@ import pytest
 
 from adapters.broker.monitor import Monitor
 from memory.pipeline import chunking
+from memory.pipeline.broker_status import read_broker
 from memory.stage import MAX_CRASHES, retry_at, run_batches
 from memory.status import StatusReader
 from storage.pipeline.work import STAGES, Claim
@@ -153,7 +155,8 @@ def test_the_rows_of_a_dead_worker_are_told_as_suspects_until_they_are_done(pipe
     or set aside, whether somebody tries them or nobody comes."""
 
     def suspects(at: int) -> int:
-        reader = StatusReader(pipe.stores, pipe.inbox, Monitor(pipe.broker, prefix=PREFIX), None)
+        broker = partial(read_broker, pipe.inbox, Monitor(pipe.broker, prefix=PREFIX))
+        reader = StatusReader(pipe.stores, broker, None)
         return reader.read(now=at * SECOND).stages["chunk"].suspects
 
     assert suspects(0) == 0

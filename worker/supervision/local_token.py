@@ -20,7 +20,7 @@ from adapters.kept_secrets import create_once
 from memory.trust.token_texts import is_well_formed, new_token
 from reverie.config import LocalServer, entry_path, is_private
 from reverie.errors import Rejected, Unavailable
-from worker.supervision.processes import private_folder
+from storage.private_files import private_folder
 
 NAME: Final = "local-token"
 # A client that checks whether the server runs holds the lock for some microseconds.

@@ -21,6 +21,7 @@ from typing import IO, Protocol
 import structlog
 
 from storage.held_locks import can_set_session_niceness, can_take_priority_back
+from storage.private_files import private_folder
 
 # Set for every child of the supervisor. Grandchildren inherit it, but have another parent: only the entry point of a
 # supervised process may read it.
@@ -187,14 +188,6 @@ def users_of(folder: Path) -> list[int]:
             if process.pid != os.getpid() and any(file.path.startswith(inside) for file in process.open_files()):
                 found.append(process.pid)
     return found
-
-
-def private_folder(path: Path) -> Path:
-    """Create `path` and its missing parents, accessible to the owner only; return it."""
-    for folder in reversed((path, *path.parents)):
-        if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)
-    return path
 
 
 def open_output(log_path: Path | None) -> contextlib.AbstractContextManager[IO[bytes] | None]:

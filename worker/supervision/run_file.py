@@ -19,9 +19,9 @@ import psutil
 import structlog
 
 from reverie.errors import Conflict
-from storage.private_files import make_data_folder, write_private
+from storage.private_files import make_data_folder, private_folder, write_private
 from worker.supervision.data_lock import lock_path, written_pid
-from worker.supervision.processes import kill_group, private_folder
+from worker.supervision.processes import kill_group
 
 log = structlog.get_logger(__name__)
 

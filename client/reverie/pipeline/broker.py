@@ -20,7 +20,7 @@ from redis.connection import parse_url
 
 from reverie import contract
 from reverie.contract import BROKER_TIMEOUT_SECONDS
-from reverie.errors import Unavailable
+from reverie.errors import Unavailable, broker_away
 
 _PROBE_SECONDS: Final = 1.0
 # A timeout shorter than this does not show that the broker hangs.
@@ -69,7 +69,7 @@ def call_broker(call: Callable[[], _T]) -> _T:
             f"the broker did not answer in time ({error}): is it stopped, or its machine busy?"
         ) from error
     except redis.ConnectionError as error:
-        raise Unavailable(f"the broker does not answer ({error}): is it running? Start it with `reverie up`") from error
+        raise broker_away(error) from error
     except redis.ReadOnlyError as error:
         raise Unavailable(
             f"the broker takes no writes ({error}): it is a replica; connect to the primary server"

@@ -30,13 +30,14 @@ from benchmarks.harness.folders import short_folder
 from benchmarks.harness.watch import Watch, watch_workspace
 from memory.scheduling.executing import LEASE_MARGIN_SECONDS
 from reverie.clock import now_micros, to_micros
+from storage.private_files import private_folder
 from support.compressed_days.fast_clock import WEBHOOK_SECONDS, FastClock, run_command, set_constants
 from support.sending import new_secret
 from worker.runtime import Runtime
 from worker.settings import PREFIX, Settings
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.embedded_broker import broker_command
-from worker.supervision.processes import has_exited, kill_group, private_folder, spawn
+from worker.supervision.processes import has_exited, kill_group, spawn
 
 # How long a killed process stays down, drawn each time.
 _AWAY_SECONDS: Final = (0.1, 1.2)
