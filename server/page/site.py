@@ -151,11 +151,15 @@ class Logins:
             return None
 
     def form_token(self, cookie: str | None) -> str:
-        """Return the secret that every form of this login must send. Other sites cannot know it."""
-        return blake3((cookie or _NO_COOKIE).encode(), key=self._form_key).hexdigest(length=16)
+        """Return the secret that every form of a login with this token must send. Other sites cannot know it.
+
+        It is the same after another login, so that what was typed before can still be sent.
+        """
+        token = self.token_in(cookie) if cookie else None
+        return blake3((token or _NO_COOKIE).encode(), key=self._form_key).hexdigest(length=16)
 
     def is_form_token(self, text: str, cookie: str | None) -> bool:
-        """Return whether a form comes from a page of this login."""
+        """Return whether a form comes from a page of a login with this token."""
         return hmac.compare_digest(text.encode(), self.form_token(cookie).encode())
 
     @cached_property
@@ -488,7 +492,7 @@ class Site:
         return response
 
     def login_page(self, *, page: str, error: str = "", status: int = 200) -> Response:
-        """Return the page that asks for a token, and leads to another page afterwards."""
+        """Return the page that asks for a token or says why it does again, and leads to another page afterwards."""
         view = {"page": own_path(page), "error": error, "login_path": LOGIN_PATH}
         return html(self.rendering.render("login.html", view), status=status)
 
@@ -553,8 +557,9 @@ class Site:
     def _to_login(self, request: Request) -> Response:
         """Return the response that leads to the login and from there back; a worthless cookie is removed."""
         url = request.url
-        page = url.path + (f"?{url.query}" if url.query else "") if request.method == "GET" else "/"
-        target = address(LOGIN_PATH, {"page": page if page != "/" else ""})
+        is_form = request.method != "GET"
+        page = own_referer(request) if is_form else url.path + (f"?{url.query}" if url.query else "")
+        target = address(LOGIN_PATH, {"page": page if page != "/" else "", "unsent": "1" if is_form else ""})
         response: Response
         if request.headers.get("hx-request") == "true":
             response = Response(
@@ -646,13 +651,16 @@ def _responding(site: Site, page: Page) -> Callable[[Request], Awaitable[Respons
 
 
 _LOGIN_BYTES: Final = 16 * 1024
+# Browsers keep what was typed in a form for the way back to it.
+_UNSENT: Final = "Your login has ended, and nothing was changed. Log in and go back twice: the form has what you typed."
 
 
 def site_routes(site: Site, parts: Iterable[Pages]) -> Iterator[NamedRoute]:
     """Yield all routes: the login and static files, which everybody may load, and the pages of each module."""
 
     async def show_login(request: Request) -> Response:
-        return site.login_page(page=request.query_params.get("page", ""))
+        error = _UNSENT if request.query_params.get("unsent") else ""
+        return site.login_page(page=request.query_params.get("page", ""), error=error)
 
     async def log_in(request: Request) -> Response:
         return await _log_in(site, request)

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from reverie import Reverie
-from support.browsing import TOKEN, MakeVisitor
+from support.browsing import TOKEN, MakeVisitor, Visitor
 
 
 def test_a_visitor_logs_in_reads_and_logs_out(make_visitor: MakeVisitor, operator: Reverie) -> None:
@@ -84,6 +84,24 @@ def test_who_searches_with_a_revoked_token_comes_back_to_the_search(
     page.get_by_label("Token").fill(TOKEN)
     page.get_by_role("button", name="Log in").click()
     expect(page).to_have_url(visitor.address("/", kind="fact"))
+
+
+def test_what_was_typed_before_a_login_ended_can_be_sent_after_the_next_one(visitor: Visitor) -> None:
+    """Given a form whose login has ended, when it is sent, then a person logs in, goes back to it, and sends it."""
+    page = visitor.open("/memory/new")
+    page.get_by_label("What to remember").fill("Kate takes oat milk")
+    visitor.context.clear_cookies()
+    page.get_by_role("button", name="Remember").click()
+    expect(page.get_by_role("alert")).to_contain_text("nothing was changed")
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Log in").click()
+    expect(page).to_have_url(visitor.address("/memory/new"))
+    for heading in ("Reverie", "New memory"):
+        page.go_back()
+        expect(page.get_by_role("heading", name=heading)).to_be_visible()
+    expect(page.get_by_label("What to remember")).to_have_value("Kate takes oat milk")
+    page.get_by_role("button", name="Remember").click()
+    expect(page.get_by_role("status")).to_contain_text("Remembered")
 
 
 def test_the_page_opens_where_something_is_remembered(make_visitor: MakeVisitor, page_url: str) -> None:

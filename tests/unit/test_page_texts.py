@@ -229,12 +229,16 @@ def test_a_login_is_read_back_with_the_same_key_only() -> None:
     assert cookie_name(7437) != cookie_name(7438)
 
 
-def test_the_token_of_forms_is_that_of_one_login() -> None:
+def test_the_token_of_forms_is_that_of_all_logins_with_one_token() -> None:
+    """Given two logins with one token and one with another, then the forms of the first two may be sent by both."""
     logins = Logins(lambda: SECRET)
-    assert logins.is_form_token(logins.form_token("one"), "one")
-    assert not logins.is_form_token(logins.form_token("one"), "two")
+    first, again, other = (logins.sealed(token) for token in ("rv_one", "rv_one", "rv_two"))
+    assert first != again
+    assert logins.is_form_token(logins.form_token(first), again)
+    assert not logins.is_form_token(logins.form_token(first), other)
+    assert not logins.is_form_token(logins.form_token(None), first)
     assert logins.is_form_token(logins.form_token(None), None)
-    assert not logins.is_form_token("\u202e", "one")
+    assert not logins.is_form_token("\u202e", first)
 
 
 @pytest.mark.parametrize("text", ["", "x", "//evil", "/\\evil", "https://evil/", "/a\nb", "javascript:alert(1)"])
