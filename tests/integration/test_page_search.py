@@ -63,6 +63,21 @@ def test_looking_around_does_not_count_as_recalled(visitor: Visitor, operator: R
     assert runtime.recall_log.workspaces() == []
 
 
+def test_a_search_without_an_answer_shows_no_results_of_another_one(visitor: Visitor, operator: Reverie) -> None:
+    """Given results, when the server is away for the next search, then it says so, and Enter searches again."""
+    operator.remember("Kate takes oat milk")
+    page = visitor.open("/")
+    expect(page.get_by_text("Kate takes oat milk")).to_be_visible()
+    visitor.context.set_offline(True)
+    page.get_by_role("searchbox").press_sequentially("tea")
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    expect(page.get_by_text("Kate takes oat milk")).to_have_count(0)
+    visitor.complaints.clear()  # the browser reports what failed
+    visitor.context.set_offline(False)
+    page.get_by_role("searchbox").press("Enter")
+    expect(page.get_by_text("Nothing fits")).to_be_visible()
+
+
 def test_a_search_without_results_says_so(visitor: Visitor) -> None:
     visitor.open("/", q="zebra")
     expect(visitor.page.get_by_text("Nothing fits")).to_be_visible()

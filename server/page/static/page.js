@@ -87,6 +87,16 @@
     if (event.target.matches?.("[data-submits]")) event.target.form.requestSubmit();
   });
 
+  // Without an answer the results would still be those of another search.
+  document.addEventListener("htmx:error", (event) => {
+    if (!event.target.matches?.("[data-search]")) return;
+    const text = document.createElement("p");
+    text.className = "failure";
+    text.setAttribute("role", "alert");
+    text.textContent = "The server does not answer. Press Enter to try again.";
+    document.getElementById("results")?.replaceChildren(text);
+  });
+
   // A search need not name the filters that are empty.
   document.addEventListener("formdata", (event) => {
     if (event.target.method !== "get") return;
