@@ -233,10 +233,20 @@ def _signature_of(described_by: Callable[..., Any]) -> Any:
     return inspect.Signature([inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), *parameters])
 
 
+class _SignatureOfInit:
+    """What `help` shows as the arguments of a client, in place of those of `__new__`."""
+
+    def __get__(self, _: object, owner: Any) -> Any:
+        import inspect
+
+        return inspect.Signature(list(inspect.signature(owner.__init__).parameters.values())[1:])
+
+
 class _Client(Methods[_C]):
     """The base of both clients: one connection, configured by arguments or the environment."""
 
     if not TYPE_CHECKING:
+        __signature__ = _SignatureOfInit()
 
         def __new__(cls, *_: Any, **arguments: Any) -> Self:
             """Raise `TypeError`, which names the client's own class, for an argument that it does not take."""
@@ -653,8 +663,8 @@ class Reverie(_Calls[SyncClient], SyncClient):
     It has the calls of an agent's loop itself, and all others by subject, such as `memory.facts.set(...)`.
 
     Arguments left out are read once from the environment: REVERIE_AGENT, REVERIE_URL, REVERIE_BROKER, REVERIE_TOKEN,
-    REVERIE_WORKSPACE and REVERIE_BROKER_PREFIX. Connections are opened by the first call. A client may be shared
-    between threads and used after a fork.
+    REVERIE_WORKSPACE and REVERIE_BROKER_PREFIX. Without a URL it finds the running server of this user. Connections are
+    opened by the first call. A client may be shared between threads and used after a fork.
     """
 
 

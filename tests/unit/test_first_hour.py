@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -82,6 +83,12 @@ def test_a_wrong_argument_of_the_client_and_a_method_of_other_programs_are_answe
         for name, ours in (("add", "remember"), ("search", "recall")):
             with pytest.raises(AttributeError, match=f"has no attribute '{name}'; did you mean {ours}"):
                 getattr(kind("ana"), name)
+
+
+@pytest.mark.parametrize("kind", [Reverie, AsyncReverie])
+def test_help_shows_the_arguments_of_a_client(kind: Callable[..., object]) -> None:
+    """Given a client's class, then its signature names what it takes, not what it hands on to itself."""
+    assert list(inspect.signature(kind).parameters)[:2] == ["agent", "url"]
 
 
 def test_a_method_that_a_subject_lacks_is_answered_by_those_that_there_are() -> None:
