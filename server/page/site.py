@@ -491,9 +491,9 @@ class Site:
         response.delete_cookie(_cookie_name(request), httponly=True, samesite="strict")
         return response
 
-    def login_page(self, *, page: str, error: str = "", status: int = 200) -> Response:
-        """Return the page that asks for a token or says why it does again, and leads to another page afterwards."""
-        view = {"page": own_path(page), "error": error, "login_path": LOGIN_PATH}
+    def login_page(self, *, page: str, error: str = "", status: int = 200, is_unsent: bool = False) -> Response:
+        """Return the page that asks for a token, and leads to another page afterwards; after a form it says so."""
+        view = {"page": own_path(page), "error": error, "login_path": LOGIN_PATH, "is_unsent": is_unsent}
         return html(self.rendering.render("login.html", view), status=status)
 
     def error_page(self, request: Request, problem: errors.Problem, visit: Visit | None = None) -> Response:
@@ -557,16 +557,10 @@ class Site:
     def _to_login(self, request: Request) -> Response:
         """Return the response that leads to the login and from there back; a worthless cookie is removed."""
         url = request.url
-        is_form = request.method != "GET"
-        page = own_referer(request) if is_form else url.path + (f"?{url.query}" if url.query else "")
+        is_part, is_form = request.headers.get("hx-request") == "true", request.method != "GET"
+        page = own_referer(request) if is_part or is_form else url.path + (f"?{url.query}" if url.query else "")
         target = address(LOGIN_PATH, {"page": page if page != "/" else "", "unsent": "1" if is_form else ""})
-        response: Response
-        if request.headers.get("hx-request") == "true":
-            response = Response(
-                status_code=200, headers={"HX-Redirect": address(LOGIN_PATH, {"page": own_referer(request)})}
-            )
-        else:
-            response = RedirectResponse(target, status_code=303)
+        response = Response(headers={"HX-Redirect": target}) if is_part else RedirectResponse(target, status_code=303)
         if request.cookies.get(_cookie_name(request)):
             response.delete_cookie(_cookie_name(request), httponly=True, samesite="strict")
         return response
@@ -651,16 +645,14 @@ def _responding(site: Site, page: Page) -> Callable[[Request], Awaitable[Respons
 
 
 _LOGIN_BYTES: Final = 16 * 1024
-# Browsers keep what was typed in a form for the way back to it.
-_UNSENT: Final = "Your login has ended, and nothing was changed. Log in and go back twice: the form has what you typed."
 
 
 def site_routes(site: Site, parts: Iterable[Pages]) -> Iterator[NamedRoute]:
     """Yield all routes: the login and static files, which everybody may load, and the pages of each module."""
 
     async def show_login(request: Request) -> Response:
-        error = _UNSENT if request.query_params.get("unsent") else ""
-        return site.login_page(page=request.query_params.get("page", ""), error=error)
+        asked = request.query_params
+        return site.login_page(page=asked.get("page", ""), is_unsent="unsent" in asked)
 
     async def log_in(request: Request) -> Response:
         return await _log_in(site, request)
