@@ -109,6 +109,8 @@ def _doubted(
 ) -> dict[str, LaterChange]:
     found = {}
     for memory in memories:
+        if memory.kind == "instruction":  # it ends when it is taken back: "answer in German when I ask about tax"
+            continue
         said_at = max(memory.created_at, memory.confirmed_at or 0)
         of_owner: Collection[tuple[Replacement, Change]] = changes.get(memory.owner_user_id or "", ())
         others = [one for one in of_owner if one[0].id != memory.id]

@@ -573,6 +573,8 @@ def _of_state(subject: list[str], verb: str, rest: list[str]) -> Claim | None:
     if verb in _MOVES:
         is_time = subject[0] not in _OWN and re.match(_TIME, " ".join(rest[1:]))  # "the surgery moved to May"
         return _made([*subject, "live", "in"], rest[1:], subject) if rest[0] == "to" and not is_time else None
+    if rest[0] == "as" and "at" in rest[2:-1]:  # "as a nurse at the clinic": another employer ends it
+        rest = rest[rest.index("at") :]
     frame = _classifier(rest, 1) or 1
     return _made([*subject, _STATES[verb], *rest[:frame]], rest[frame:], subject)
 

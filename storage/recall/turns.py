@@ -50,7 +50,8 @@ _OF_THING = re.compile(
     r"\A(?!(?:i|we|it|that|this|these|those|everything|he|she|they|you|there)\b)"
     rf"(?:(?:the|my|our|his|her|their)\s)?(?P<thing>{_WORD}(?:\s{_WORD}){{0,6}}?)"
     rf"(?:(?:'s|\s(?:is|was|are|were|has|have|had|got))(?:\s(?:been|being|now|just|finally|all)){{0,3}}\s(?:{_DONE}"
-    r"|off\Z|over\Z|gone\Z|dead\Z|leaving\b|moving out\b|(?:now|currently)\s\w{2,20}(?:ed|n)\sby\b)"
+    r"|off\Z|over\Z|gone\Z|dead\Z|finished\Z|completed\Z|leaving\b|moving out\b"
+    r"|(?:now|currently)\s\w{2,20}(?:ed|n)\sby\b)"
     r"|\s(?:(?:has|have|just|finally)\s){0,2}(?:fell through|fallen through|died|passed away|moved out|cleared up"
     r"|came off|come off|healed|retired\Z|(?:had to be|was|were|been) put (?:to sleep|down)|got (?:divorced|better)"
     r"|went (?:up|down) to|expired|closed (?:down|for good)|(?:now\s)?belongs to|cancel{1,2}ed\Z|postponed\Z"
@@ -72,7 +73,8 @@ _ENDED: Final = (
 )
 # After these verbs a single word names the thing; after others only "the choir", "my job" or a name does.
 _ENDED_PLAINLY: Final = (
-    r"(?:quit|gave up|given up|g[oe]t(?:ten)? rid of|dropped out of|resigned from|retired from|outgr[eo]wn?|ditched"
+    r"(?:quit|gave up|given up|recovered from|got over|g[oe]t(?:ten)? rid of|dropped out of|resigned from|retired from"
+    r"|outgr[eo]wn?|ditched"
     r"|(?:broke|broken|split) up with|divorced|unsubscribed from|pulled out of|done with|stopped"
     r"(?! (?:by|at|in|for|to|on|off|over|short|the|an?|me|him|her|them|us|it|working)\b)"
     r"|(?:switched|moved|migrated|changed)(?:\s\w{1,20}){0,3}? from|handed (?:over|in)"
@@ -113,7 +115,7 @@ _STATES: Final = tuple(
         ),
         (
             "job",
-            r"\A(?:i|user) works? (?:at|for|as|in)\b|\A(?:my|user's) (?:job|employer) is\b",
+            r"\A(?:i|user) works? (?:(?:part|full)[ -]time )?(?:at|for|as|in)\b|\A(?:my|user's) (?:job|employer) is\b",
             rf"{_I}(?:(?:got|was|were) )?(?:laid off|fired(?! up)|made redundant|let go(?! of)|retired)\b"
             rf"|{_I}(?:quit|lost) (?:my|their) job\b",
         ),
@@ -155,6 +157,15 @@ _NOW = re.compile(
     r"(?=\s(?:now|currently|is|has|was|[a-z]{2,20}(?:s|ed))\b))"
     r"(?:\s\w{1,20}){0,3}?\s(?:(?:now|currently)\s\w|(?:switched|migrated|changed)\s(?:.{2,40}\s)?to\s\w"
     r"|(?:switched|moved|migrated|changed)\s.{0,40}\bback to\s\w|.{2,60}(?<!right)(?<!for)\s(?:now|instead)\Z)"
+)
+# What ailed somebody no longer does: "my blood pressure is fine again", "my aunt Rosa is out of hospital".
+_RECOVERED = re.compile(
+    r"\A(?:my|our|the|his|her)\s(?P<thing>blood pressure|knee|ankle|back|arm|leg|foot|wrist|shoulder|neck|hand|finger"
+    r"|toe|hip|eye|ear|tooth|throat|stomach|cold|flu|fever|cough)\s(?:is|are)\s(?:now\s)?"
+    r"(?:(?:fine|ok|okay|well|good) again|much better|healed)\Z"
+    r"|\A(?:my|our|user's)\s(?P<who>[a-z]{2,20})(?:\s(?-i:[A-Z])\w{1,20})?(?:'s|\s(?:is|was|got|came))\s"
+    r"(?:now\s|finally\s|back\s|home\s)?(?:out of|from)\s(?:the\s)?hospital\b",
+    re.IGNORECASE,
 )
 _REFUSED = re.compile(r"n't\b|\b(?:not|no|never|refuse[sd]?|stopped|quit|gave up|off)\b", re.IGNORECASE)
 _SORRY = re.compile(r"\b(sorry|oops|correction|no|wait|actually),\s", re.IGNORECASE)
@@ -247,6 +258,8 @@ def _turn(clause: str) -> Turn | None:
     for name, _, ended in _STATES:
         if ended.search(clause):
             return Turn(name, 1, "state")
+    if found := _RECOVERED.match(clause):
+        return _named(found["thing"] or f"{found['who']} hospital")
     if found := _CORRECTS.match(clause):
         return _named(found["thing"])
     if found := _NOT_THEN.match(clause):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from memory.doubts import later_changes
 from memory.lifecycle.curation import review
 from memory.memories.memories import confirm_memory, forget
 from memory.memories.patterns.statements import find_statements
@@ -101,6 +102,12 @@ def is_touched(older: str, newer: str) -> bool:
     ("older", "newer"),
     [
         ("I've joined a choir, we rehearse on Thursdays.", "I gave up the choir."),
+        ("I work part-time at a bakery.", "I quit my job at the bakery."),
+        ("I'm ill, I have the flu.", "I recovered from the flu, I'm back at work."),
+        ("My blood pressure is too high.", "My blood pressure is fine again, the doctor said."),
+        ("My knee hurts since the match.", "My knee is much better."),
+        ("User's grandmother Rosa is in hospital.", "My grandmother Rosa is out of hospital, she is at home again."),
+        ("The deadline of the Northwind project is 2 October.", "The Northwind project is finished."),
         ("I own a 1962 Norton motorcycle.", "I sold the Norton to a fellow from Leeds."),
         ("I drive an old Octavia.", "got rid of the car today, finally"),
         ("I smoke a pack a day.", "I stopped smoking in May."),
@@ -160,6 +167,9 @@ def test_what_is_said_to_have_ended_in_free_words_is_doubtful(older: str, newer:
         ("I've joined a choir.", "I might give up the choir."),
         ("I've joined a choir.", 'She said "I gave up the choir".'),
         ("I've joined a choir.", "If I gave up the choir I would miss it."),
+        ("User's grandmother's name is Rosa.", "My grandmother Rosa is out of hospital."),
+        ("My grandmother lives in Ghent.", "My grandmother is back from the hospital."),
+        ("I work at a hospital.", "My knee is fine again."),
         ("Which choir did I join?", "I gave up the choir."),
         ("I met Lif in the choir.", "I gave up the choir."),
         ("I own a Norton.", "I sold my old books."),
@@ -274,6 +284,16 @@ def test_one_users_change_makes_nothing_of_another_doubtful(pipe: Pipeline) -> N
     pipe.settle()
     assert [*marks(pipe, user="kate")] == ["landlord-kate"]
     assert marks(pipe, user="luis") == {}
+
+
+def test_an_instruction_is_not_doubted_because_a_thing_in_it_ended(pipe: Pipeline) -> None:
+    ana = Knowing(pipe.stores, workspace=WORKSPACE)
+    ana.remember("Always answer in German when I ask about taxes.", kind="instruction", at=MAY)
+    ana.remember('User said: "The tax appointment is cancelled."', subject="changed: tax", at=JUNE)
+    pipe.settle()
+    with pipe.store.reading() as tx:
+        known = tx.for_agent("ana")
+        assert later_changes(known, [*known.memories.iterate()]) == {}
 
 
 def test_the_review_lists_what_depends_on_a_change_until_it_is_confirmed(pipe: Pipeline, ana: Knowing) -> None:
