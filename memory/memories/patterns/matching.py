@@ -105,6 +105,7 @@ _OWN_LABEL: Final = (
     r"|fyi|btw|i(?:'d| would) say(?: this)?|ps|p\.s\.|edit|correction|clarification|reminder|important"
     r"|fun fact|sorry|intro|heads[ -]up"
     r"|(?:(?:big|good|great|happy|exciting|bad|sad|some|quick|small|life) )?(?:news|update)(?: tho(?:ugh)?| everyone)?"
+    r"|(?:a (?:bit|little) of |some |quick )background(?: (?:about|on) me| since [^:\n]{1,40})?"
     r"|about (?:(?:my|our) [^:\n]{1,40}|the [^:\n]{1,40} i (?:told|mentioned)[^:\n]{0,20})"
     r"|[^:\n]{0,60}\bintroduce myself\b[^:\n]{0,20}"
     r"|for (?:the record|(?:future|your) reference)|(?:a (?:bit|little|few words|few things) )?about (?:me|myself))"
@@ -169,6 +170,10 @@ LAUGHTER = re.compile(
 )
 # Laughter before a sentence is about what was said before it: "haha yes, I'm from Faro".
 _LAUGHING: Final = Anchored(rf"\s{{0,3}}(?:(?:{_LAUGHTER_IN_WORDS})[\s,!.-]{{1,4}}){{1,2}}")
+# Laughter at the end is about the last clause: "I'm allergic to cats so I'll sit outside haha".
+_LAUGHED_AT: Final = re.compile(
+    rf",?\s(?:so|but)\s(?:(?!\sso\s|\sbut\s)[^,]){{3,120}}\b(?:{_LAUGHTER_IN_WORDS})\W{{0,3}}\Z", re.IGNORECASE
+)
 # In `I prefer tea, so what can I order?`, the part before the question is a statement.
 _ASKING_CLAUSE: Final = re.compile(
     r",\s(?:(?:so|and|but)\s)?(?:(?:can|could|would|will|do|are|have) you|what|how|which|where|is|are|do|any"
@@ -242,6 +247,8 @@ def _stated_sentences(covered: str, message: str) -> Iterator[Sentence]:
         asks = _ASKING_CLAUSE.search(text) if is_question else None
         if asks is not None:
             text, is_question = text[: asks.start()], False
+        if (laughed_at := _LAUGHED_AT.search(text)) is not None:
+            text = text[: laughed_at.start()]
         begins = _LAUGHING.match(text)
         is_joke = LAUGHTER.search(text + following, begins.end() if begins else 0) is not None
         if text.strip(COVER + " \t") and not is_question and not is_joke:

@@ -166,7 +166,7 @@ _PREFERENCES: Final[tuple[Rule, ...]] = (
     *rules(
         _does_not_eat,
         rf"(?:i|we) {ADVERB}(?:{_NOT}|(?P<cannot>can't|cannot)){BLANKS}(?:ever{BLANKS})?(?P<key>eat"
-        rf"|drink){BLANKS}{VALUE}",
+        rf"|drink){BLANKS}(?!(?:btw|fyi|tho|though|so|but|and)\b){VALUE}",
         rf"(?:i|we) {ADVERB}never(?P<cannot>){BLANKS}(?P<key>eat|drink){BLANKS}{VALUE}",
     ),
 )
@@ -343,7 +343,7 @@ _LEAD_IN = Anchored(
     r"|just so you know|before i forget|(?:quick |small )?update|in fact|as for me|(?:it )?turn(?:s|ed) out(?: that)?"
     r"|i mean|you know|good (?:morning|afternoon|evening)|hmm{1,10}|um{1,10}|wow|definitely|absolutely|totally"
     r"|lol|lmao|omg|like(?=,? (?:i|my)\b)"
-    r"|ha(?:ha){1,10}|hiya|ngl|tbh|ofc|random but|quick one|(?:un)?fortunately|sadly|luckily|happily|alas"
+    r"|ha(?:ha){1,10}|hiya|heads[ -]up|ngl|tbh|ofc|random but|quick one|(?:un)?fortunately|sadly|luckily|happily|alas"
     r"|it'?s me(?: again)?|furthermore|moreover|correction|(?:good|great|bad|sad|big) news(?: tho(?:ugh)?)?"
     r"|i(?:'m| am) (?:so |very )?(?:sorry|sad|happy|glad|pleased|delighted|proud) to (?:say|report|announce)(?: that)?"
     r"|i regret to say(?: that)?"
@@ -359,7 +359,8 @@ _LEAD_IN = Anchored(
 # What people add to what they tell.
 _TAIL = re.compile(
     r",?\s(?:(?:please )?(?:keep|bear) (?:that|it) in mind\b.{0,60}|just so you know|fyi|just saying|can you believe it"
-    r"|in case (?:that|it) (?:matters|helps)|(?:please )?remember that)\s{0,3}\Z",
+    r"|in case (?:that|it) (?:matters|helps)|(?:please )?remember that|actually|tbh|ngl|btw|tho(?:ugh)?|honestly"
+    r"|(?:(?<=[,\d] )|(?<=\btoday ))(?:boys|guys|lads|folks|everyone|everybody|mate|bro|dude))\s{0,3}\Z",
     re.IGNORECASE,
 )
 _NOT_PLAIN = re.compile(
@@ -386,7 +387,7 @@ _SECOND_VERB: Final = (
 _CLAUSES = re.compile(
     r"(?:\s{0,3}[,;:\u2013\u2014]\s{0,3}(?:(?:and|but|so|plus|because|since|as)(?: now)?\s{1,3})?|\s{1,3}-{1,10}\s{1,3}"
     r"|\s{1,3}(?:and now|but now|and|but|so|because|since|why|how much|reasons?(?: why)?)\s{1,3})"
-    r"(?=(?:i|i'm|i've|my|call me|s?he|s?he's|(?:her|his) name|(?:last|first) day is)\b)"
+    r"(?=(?:i|i'm|i've|my|we're|call me|s?he|s?he's|(?:her|his) name|(?:last|first) day is)\b)"
     rf"|,?\s{{1,3}}and\s{{1,3}}(?={_SECOND_VERB})",
     re.IGNORECASE,
 )
@@ -453,7 +454,7 @@ _LEFT_OUT: Final = tuple(
             "I have my ",
         ),
         (
-            r"(?:(?:last|first) day is|(?:rent|salary|deposit|mortgage|budget) is(?= .?\d)"
+            r"(?:(?:last|first) day is|(?:rent|salary|deposit|mortgage|budget)(?: is|'s)(?= .?\d)"
             r"|(?:new )?(?:address|(?:phone )?number|e-?mail(?: address)?) is(?= [\w+ ]{1,60}[\d@])"
             rf"|{words.RELATIONS} is (?:called|named)(?= (?-i:[A-Z])\w{{1,20}}(?:\s?[.,;!(]|\Z)))\s",
             "my ",

@@ -67,7 +67,7 @@ _OCCUPATION: Final = (
 # After these verbs one word says enough: "I play the cello", "I work nights".
 _WAYS = """
 plays wears rides cycles collects sings teaches coaches studies drives manages commutes volunteers works lives owns
-breeds rents tutors knits paints skis surfs climbs bakes practises practices
+breeds rents mains tutors knits paints skis surfs climbs bakes practises practices
 """
 _WAYS_OF_LIFE: Final = frozenset(_WAYS.split())
 # These verbs say nothing by themselves. The verbs below say enough with words for how often: "I run every morning".
@@ -206,7 +206,8 @@ _HABIT: Final = Anchored(
 )
 _PLANS: Final = Anchored(
     rf"{_SUBJECT}(?P<verb>(?:'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?:going to|gonna|planning (?:to|on|a|an)|(?:going"
-    rf"|having|getting|doing(?=\s(?:the|an?)\s(?-i:[A-Z]))|seeing(?=\s(?:dr|my|the|an?)\b)|{_DOING_NOW})(?! ready))"
+    rf"|having|getting|(?:doing|giving)(?=\s(?:the|an?)\s(?:(?-i:[A-Z])|.{{2,40}}\son\s))"
+    rf"|seeing(?=\s(?:dr|my|the|an?)\b)|{_DOING_NOW})(?! ready))"
     rf"|(?:'ll|\s{{1,3}}will)\s{{1,3}}{_ADVERBS}(?:be )?(?!let|keep|look|be\b)[a-z]{{2,20}}"
     rf"|\s{{1,3}}{_ADVERBS}(?:plan|have) (?:to|on|a|an|my)|(?:'ve|\s{{1,3}}have)\s(?:got (?:to|an?)"
     rf"|(?:decided|arranged|planned|signed up|enrolled|registered) (?:to|for)))\b{_REST}"

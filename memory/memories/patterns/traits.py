@@ -151,6 +151,11 @@ _RECURRING: Final = (
     r"|rehearsals?|choir|bedtime|nap(?: time)?|raid(?: night)?|game night|book club|(?:night|day|early|late) shift"
     r"|school run|pick-?up|drop-?off|mass|(?:yoga|dance|swimming|piano|music|english|pilates) (?:class|lesson)s?)"
 )
+_SHORT_DAY: Final = r"(?:mon|tue|tues|wed|wednes|thur?|thurs|fri|sat|satur|sun)(?:day)?s?"
+_HOUR: Final = r"\d{1,2}(?:[:.]\d\d)?(?: ?[ap]m)?"
+_OPENING_DAYS: Final = (
+    rf"{_SHORT_DAY}(?: ?(?:-|to|and|&|or) ?{_SHORT_DAY})?(?:,? (?:from )?{_HOUR} ?(?:-|to|till|until) ?{_HOUR})?"
+)
 _DAY_OF_WEEK: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _DAYS: Final = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|weekends|mornings|evenings|nights|school holidays)"
 _I_HAVE: Final = rf"(?:i|we)(?:{BLANKS}{ADVERB}have(?: got)?|'ve got){BLANKS}"
@@ -316,7 +321,8 @@ def about_user(clause: str) -> str:
     """Return a clause in the first person as a clause about the user: `User can't swim`."""
     found = _HEAD.match(clause)
     if found is None:
-        return "User's " + in_third_person(re.sub(r"\A(?:my|our|the)\s", "", clause, flags=re.IGNORECASE))
+        clause = re.sub(r"\A(?:my|our|the)\s", "", clause, flags=re.IGNORECASE)
+        return "User's " + in_third_person(re.sub(r"'s(?= (?:now )?\W?\d)", " is", clause, count=1))
     if found["verb"]:
         start, end = found.span("verb")
         return f"User{clause[found.end() : start]}{with_s(found['verb'])}{in_third_person(clause[end:])}"
@@ -334,8 +340,9 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"{BLANKS}{_OPEN}",
         rf"(?:let'?s|let us|we(?:'re| are)) (?:(?:go|going|stick|sticking) with|use|using"
         rf"|adopt(?:ing)?){BLANKS}{_OPEN}",
-        rf"we (?:use|deploy (?:to|on|with)|build with|test with|host on|run on){BLANKS}{_OPEN}",
+        rf"we {ADVERB}(?:use|deploy (?:to|on|with)|build with|test with|host on|run on){BLANKS}{_OPEN}",
         rf"we(?:'re| are) on{BLANKS}(?P<value>(?:{words.TOOLS}|(?-i:[A-Z])[a-z+#]{{1,20}}) v?\d[\d.]{{0,8}}){_END}",
+        rf"(?:i|we)(?:'ve| have)?{BLANKS}{ADVERB}(?:switched|changed) [a-z-]{{3,20}} from{BLANKS}{_OPEN}",
         rf"we(?:'ve| have)?{BLANKS}{ADVERB}(?:switched|changed|migrated|moved(?= from {words.TOOLS})) from"
         rf"{BLANKS}{_OPEN}",
         rf"we(?:'ve| have)?{BLANKS}{ADVERB}(?P<plainly>stopped|started){BLANKS}(?P<value>"
@@ -454,9 +461,10 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     *rules(
         _in_own_words,
-        rf"we {ADVERB}use{BLANKS}(?P<value>(?-i:[A-Z](?!t\b))\S{{1,20}}(?: \d\S{{,8}})?(?: for [a-z ]{{2,30}})?){_END}",
         rf"we {ADVERB}(?P<value>(?:ship|release|deploy|meet|train|rehearse|travel) (?:every|each|once an?|twice an?)"
         rf" (?:two |three |four |other |second )?(?:[a-z]{{3,6}}day|days?|weeks?|months?|quarter|year)){_END}",
+        rf"we(?:'re| are) {ADVERB}(?P<value>(?:shut|closed|open) (?:on |from )?{_OPENING_DAYS}"
+        rf"(?:(?: now)?,? (?:and|but) (?:shut|closed|open) (?:on |from )?{_OPENING_DAYS})?){_END}",
         rf"{LANGUAGE} is my (?P<value>(?:first|native|second|third) language){_END}",
         r"(?:we|me and [a-z]{2,12}|(?!you\b)[a-z]{2,12} and (?:i|me))(?:'re| are) (?P<value>getting"
         rf" (?:married|divorced)|having a baby|expecting(?: a baby)?){_END}",
@@ -469,7 +477,7 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"|podcast|channel|newsletter|start-?up|talk) is (?:about|on){BLANKS}"
         rf"(?!(?:done|finished|ready|to|fire|hold|track|time|\w{{3,6}}day)\b){_OPEN}",
         rf"we(?: have|'ve got| have got) an?{BLANKS}(?P<value>(?:[a-z-]{{1,20}} ){{0,2}}{_OF_A_HOME}\b{REST})",
-        rf"{I_AM}{ADVERB}(?:doing|writing) my (?:bachelor|master|phd|doctoral)'?s? (?:thesis|dissertation)"
+        rf"{I_AM}{ADVERB}doing my (?:bachelor|master|phd|doctoral)'?s? (?:thesis|dissertation)"
         rf" (?:on|about){BLANKS}{_OPEN}",
         rf"i used to{BLANKS}(?:be (?=an?{BLANKS}{words.PROFESSIONS}\b)|(?:work|live|study) (?:as|at|for|in|near|with) "
         rf"|(?:play|teach|own|drive|run) ){_OPEN}",
