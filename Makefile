@@ -13,9 +13,9 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 INSTALLED := $(VENV)/.installed
 # Each process gets a share of the tests, file by file, since those of one file share what is slow to start, and takes
-# over some of another's when it has no more. Two processes more than cores, as tests wait for other processes more than
-# half of the time: tests/conftest.py begins each share with these.
-PARALLEL := --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2) --dist worksteal
+# over some of another's when it has no more. Three processes more than cores, as tests of other processes wait for them
+# seven tenths of their time: tests/conftest.py begins each share with these.
+PARALLEL := --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3) --dist worksteal
 # What says the same on both engines: tests that open no store, or bring a PostgreSQL server of their own.
 OF_NO_ENGINE := $(patsubst %,--ignore=%,$(wildcard tests/integration/test_postgres*.py)) \
   $(patsubst %,--ignore=tests/integration/test_%.py,broker broker_full_disk inbox_properties installation \

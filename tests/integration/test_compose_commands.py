@@ -33,7 +33,7 @@ PASSWORD = "5ec3e7"
 TOKEN = "a token of this test, as long as tokens must be"
 # All services start at once, each with seconds of imports.
 HEALTHY_WITHIN_SECONDS = 180.0
-CHECKED_EVERY_SECONDS = 1.0
+CHECKED_EVERY_SECONDS = 2.0
 WORKERS = ("pipeline", "embed", "maintenance", "extraction", "schedules")
 # Only what a container has: nothing of the shell that runs the tests.
 BARE = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
