@@ -101,11 +101,12 @@ _Key = tuple[str, str | None, str]
 class FoundResult(NamedTuple):
     """A result, the hit behind it, and the hits that it replaces: those of its memories (`folded`), and `duplicates`.
 
-    Each replaced hit has the key of the result that it would have been.
+    Each replaced hit has the key of the result that it would have been. `sequence` is that of a message.
     """
 
     result: RecallResult
     hit: Hit
+    sequence: int
     owner: str | None
     confirmed_at: int | None
     folded: dict[_Key, Hit]
@@ -150,8 +151,9 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
             elif duplicates is not None and duplicates.take(found, results):
                 continue
             elif found.key not in results and len(results) < most:
+                text = found.text
                 results[found.key] = FoundResult(
-                    _result(candidates, found), found.hit, found.text.owner, found.text.confirmed_at, {}, {}
+                    _result(candidates, found), found.hit, text.sequence, text.owner, text.confirmed_at, {}, {}
                 )
         if len(ranked) < count or request.min_score is not None:
             break
@@ -160,8 +162,30 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
     for found in folded:
         if found.key in results:
             results[found.key].folded.setdefault(_key(found.text), found.hit)
-    ordered = newest_first([_with_duplicates(found) for found in results.values()])[: request.limit]
+    ordered = newest_first(answers_first([_with_duplicates(found) for found in results.values()]))[: request.limit]
     return with_later_changes(ordered, candidates.replacements, now=now)
+
+
+# A text that asks, and says nothing else.
+_QUESTION: Final = re.compile(r"[^.!?\n]{1,400}[?\uff1f\u061f]\s{0,9}\Z")
+
+
+def answers_first(results: Sequence[FoundResult]) -> list[FoundResult]:
+    """Return results in an order in which a message that only asks comes after the next one, by somebody else.
+
+    The question shares more words with a query than its answer does, most of all when it was asked before.
+    """
+    ordered = list(results)
+    messages = {(one.result.session, one.sequence): one for one in results if one.result.kind == "message"}
+    for asked in results:
+        answer = messages.get((asked.result.session, asked.sequence + 1))
+        if answer is None or asked.result.kind != "message" or not _QUESTION.match(asked.result.text):
+            continue
+        is_reply = (answer.result.role, answer.result.name) != (asked.result.role, asked.result.name)
+        if is_reply and ordered.index(answer) > (place := ordered.index(asked)):
+            ordered.remove(answer)
+            ordered.insert(place, answer)
+    return ordered
 
 
 # Longer texts say more than their claims.

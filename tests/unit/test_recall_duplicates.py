@@ -114,3 +114,19 @@ def test_what_contradicts_each_other_is_two_results(tmp_path: Path) -> None:
         for text in pair:
             assert [found.duplicates for found in _recall(pipe, text, mode="vector", agent=agent)] == [0, 0], pair
     pipe.close()
+
+
+def test_the_answer_comes_before_the_question_that_was_asked_before(pipe: Pipeline) -> None:
+    """Given a question and its answer, when it is asked again, then the answer is before it, also at the limit."""
+    asked = "Where did we put the spare key?"
+    pipe.say(asked, {"role": "assistant", "content": "The spare key is in the blue pot."}, session="q")
+    pipe.say("Where is the spare key of the shed?", "The spare key is lost.", session="same speaker")
+    pipe.say(
+        {"content": "Put the spare key back. Where is it?"}, {"role": "assistant", "content": "Key."}, session="more"
+    )
+    pipe.settle()
+    found = pipe.found(asked, session="q")
+    assert found == ["The spare key is in the blue pot.", asked]
+    assert pipe.found(asked, session="q", limit=1) == found[:1]
+    assert pipe.found("Where is the spare key of the shed?", session="same speaker")[0].startswith("Where")
+    assert pipe.found("Put the spare key back. Where is it?", session="more")[0].startswith("Put")
