@@ -1,9 +1,9 @@
 """Selects the content of a context, before tokens are counted: turns of the session, and memories from elsewhere.
 
 This is the first of the three phases of a context: select, fit, write. It takes two recalls: one over all that is
-visible from the session, and one within it. No query asks for standing instructions: every context has those that are
-in force. They are the only stored text that an agent is told to follow, so another user's instruction is never among
-them.
+visible from the session, and one within it; some queries need more, by words. No query asks for standing instructions:
+every context has those that are in force. They are the only stored text that an agent is told to follow, so another
+user's instruction is never among them.
 
 Memories keep the order of the recall. The ranking `decay` orders them by the recall's score times the decay of their
 tier instead: old or seldom recalled memories sink, however well they fit. A tier decides how fast something fades and

@@ -65,6 +65,7 @@ LATER = day("2027-06-01")
         ("From September on I study in Ghent.", None),
         ("User will be head nurse from 1 March (1 March 2026).", None),
         ("User will be head nurse from March (March 2026).", None),
+        ("I'm away from the 12th, back on the 14th.", "2026-02-14"),
         ("I play chess every Friday.", None),
         ("I work there on Saturday and Wednesday evening.", None),
         ("No meetings on Friday afternoon, ever.", None),

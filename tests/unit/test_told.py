@@ -244,6 +244,12 @@ def test_a_plan_ends_with_its_days(message: str, content: str, ends: str) -> Non
     assert from_micros(told.expires_at or 0).isoformat()[:16] == ends
 
 
+def test_the_first_of_two_days_is_the_one_that_is_dated() -> None:
+    """Given a stay from one day of the month, and the day of the return, then the date stands at the first."""
+    (told,) = find_statements("I'm going to Faro from the 22nd, back on the 4th.", at=AT)
+    assert told.content == "User is going to Faro from the 22nd (22 May 2026), back on the 4th."
+
+
 @pytest.mark.parametrize(
     "message",
     ["I'll be head nurse from 1 December.", "I'll be head nurse from December", "I'm going to be team lead from June."],
