@@ -101,13 +101,15 @@ _Key = tuple[str, str | None, str]
 class FoundResult(NamedTuple):
     """A result, the hit behind it, and the hits that it replaces: those of its memories (`folded`), and `duplicates`.
 
-    Each replaced hit has the key of the result that it would have been. `sequence` is that of a message.
+    Each replaced hit has the key of the result that it would have been. `sequence` is that of a message; a message in a
+    group has its `member`, the user who said it, if it names one.
     """
 
     result: RecallResult
     hit: Hit
     sequence: int
     owner: str | None
+    member: str | None
     confirmed_at: int | None
     folded: dict[_Key, Hit]
     duplicates: dict[_Key, Hit]
@@ -153,7 +155,14 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
             elif found.key not in results and len(results) < most:
                 text = found.text
                 results[found.key] = FoundResult(
-                    _result(candidates, found), found.hit, text.sequence, text.owner, text.confirmed_at, {}, {}
+                    _result(candidates, found),
+                    found.hit,
+                    text.sequence,
+                    text.owner,
+                    text.member,
+                    text.confirmed_at,
+                    {},
+                    {},
                 )
         if len(ranked) < count or request.min_score is not None:
             break
@@ -248,6 +257,8 @@ def _claims(result: RecallResult) -> Sequence[Claim]:
 
 def _subject(found: FoundResult, claim: Claim) -> tuple[object, ...]:
     result = found.result
+    if claim.is_own and found.member is not None:  # as in a session of the member alone
+        return claim.attribute, (result.role, None), found.member
     speaker = (result.role, result.name) if claim.is_own and result.kind == "message" else None
     return claim.attribute, speaker, found.owner
 
@@ -270,18 +281,20 @@ def with_later_changes(
     Plans whose day has passed by `now` (microseconds) get that day. Replacements are looked up among the memories of a
     result's end user, and among the results.
     """
-    owners = [*dict.fromkeys(found.owner for found in results)][:_MAX_OWNERS]
+    owners = [*dict.fromkeys(user for found in results for user in (found.owner, found.member))][:_MAX_OWNERS]
     known = {owner: changes_of(replacements(owner)) for owner in owners}
     by_id = {found.result.id: found.result for found in results}
     for found in results:
-        result, person = found.result, _person(found.result)
+        result, person = found.result, _person(found)
         if person is not None and len(result.text) <= _CLAIM_CHARACTERS:
             by = by_id.get(result.replaced_by or "")
             changed = [Replacement("", result.id, result.text, to_micros(result.created_at))]
             if by is not None:
                 changed.append(Replacement(result.text, by.id, by.text, to_micros(by.created_at)))
-            changes = [(one, _with_named_owner(person, change)) for one, change in changes_of(changed)]
-            known.setdefault(found.owner, []).extend(changes)
+            own = changes_of(changed)
+            known.setdefault(found.owner, []).extend((one, _with_named_owner(person, change)) for one, change in own)
+            if found.member is not None:
+                known.setdefault(found.member, []).extend(own)
 
     @cache
     def seen_by(owner: str | None, person: str) -> _Changes:
@@ -290,11 +303,13 @@ def with_later_changes(
     return [_with_later_change(found, seen_by, now) for found in results]
 
 
-def _person(result: RecallResult) -> str | None:
+def _person(found: FoundResult) -> str | None:
     """Return the name of the person who says a text, empty for the end user; None if no person says it."""
+    result = found.result
     if result.kind == "memory":
         return ""
-    return (result.name or "").casefold() if result.kind == "message" and result.role == "user" else None
+    is_persons = result.kind == "message" and result.role == "user"
+    return (result.name or found.member or "").casefold() if is_persons else None
 
 
 def _with_named_owner(person: str, change: Change) -> Change:
@@ -311,13 +326,14 @@ def _from_view_of(person: str, change: Change) -> Change:
 
 def _with_later_change(found: FoundResult, seen_by: Callable[[str | None, str], _Changes], now: int) -> FoundResult:
     """`seen_by` returns the changes among the memories of an owner, from the view of a person."""
-    result, person = found.result, _person(found.result)
+    result, person = found.result, _person(found)
     if person is None or result.replaced_by is not None or len(result.text) > _CLAIM_CHARACTERS:
         return found
     if (day := passed_day(result.text, to_micros(result.created_at), now=now)) is not None:
         return found._replace(result=msgspec.structs.replace(result, changed_since=LaterChange(id="", text="", at=day)))
     said_at = max(to_micros(result.created_at), found.confirmed_at or 0)
-    changes = ((one, change) for one, change in seen_by(found.owner, person) if one.id != result.id)
+    known = [*seen_by(found.owner, person), *(seen_by(found.member, "") if found.member is not None else ())]
+    changes = ((one, change) for one, change in known if one.id != result.id)
     newest = newest_change(result.text, said_at, changes)
     return found._replace(result=msgspec.structs.replace(result, changed_since=newest)) if newest is not None else found
 

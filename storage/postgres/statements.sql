@@ -2772,9 +2772,9 @@ SELECT 0 AS chunk_id, 'memory' AS kind, m.id AS id, s.id AS session, NULL AS rol
     SUBSTRING(m.content FROM 1 FOR 640) AS chunk_text, m.tags AS tags, 0 AS sequence, m.created_at AS created_at, m.tier
     AS tier, m.source_message AS source_message, m.expires_at AS expires_at, m.owner_user_id AS owner, s.ref_code AS
     ref_code, b.created_at AS valid_to, s.ref_code AS source_session, m.confirmed_at AS confirmed_at, CAST(CAST((1 = 0)
-    AS INT) AS BIGINT) AS waits, m.row_id AS row_id, m.channel_id AS channel, m.importance AS importance, m.access_count
-    AS access_count, m.accessed_at AS accessed_at, m.kind AS memory_kind, CAST(CAST((NOT m.category IS NULL) AS INT) AS
-    BIGINT) AS keyed
+    AS INT) AS BIGINT) AS waits, NULL AS member, m.row_id AS row_id, m.channel_id AS channel, m.importance AS
+    importance, m.access_count AS access_count, m.accessed_at AS accessed_at, m.kind AS memory_kind, CAST(CAST((NOT
+    m.category IS NULL) AS INT) AS BIGINT) AS keyed
 FROM memories AS m
 JOIN memories AS b ON b.row_id = m.superseded_by
 LEFT JOIN sessions AS s ON s.store_id = :store_id AND s.row_id = m.session_row
@@ -2856,7 +2856,8 @@ SELECT c.id AS chunk_id, CASE WHEN NOT c.memory_row IS NULL THEN 'memory' WHEN c
     JSON_EXTRACT_PATH_TEXT(CAST((CASE WHEN (JSON_VALID(k.metadata)) <> 0 THEN k.metadata ELSE '[]' END) AS JSON),
     'ref_code')) AS source_session, CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner,
     CAST(CAST(((k.visibility = 'requested' AND k.source = 'extraction' AND (k.kind IN ('instruction', 'preference') OR
-    k.owner_user_id IS NULL)) IS TRUE) AS INT) AS BIGINT) AS waits
+    k.owner_user_id IS NULL)) IS TRUE) AS INT) AS BIGINT) AS waits, CASE WHEN (s.is_group) <> 0 THEN m.user_id END AS
+    member
 FROM chunks AS c
 CROSS JOIN LATERAL (SELECT (SELECT MAX(d.row_id) FROM message_chunks AS l JOIN messages AS d ON d.row_id = l.message_row
     WHERE ((l.chunk_id = c.id AND d.created_at <= :until) AND l.store_id = :store_id) AND d.store_id = :store_id) AS
@@ -2879,7 +2880,8 @@ SELECT c.id AS chunk_id, CASE WHEN NOT c.memory_row IS NULL THEN 'memory' WHEN c
     JSON_EXTRACT_PATH_TEXT(CAST((CASE WHEN (JSON_VALID(k.metadata)) <> 0 THEN k.metadata ELSE '[]' END) AS JSON),
     'ref_code')) AS source_session, CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner,
     CAST(CAST(((k.visibility = 'requested' AND k.source = 'extraction' AND (k.kind IN ('instruction', 'preference') OR
-    k.owner_user_id IS NULL)) IS TRUE) AS INT) AS BIGINT) AS waits
+    k.owner_user_id IS NULL)) IS TRUE) AS INT) AS BIGINT) AS waits, CASE WHEN (s.is_group) <> 0 THEN m.user_id END AS
+    member
 FROM chunks AS c
 CROSS JOIN LATERAL (SELECT (SELECT MAX(message_row) FROM message_chunks WHERE chunk_id = c.id AND
     message_chunks.store_id = :store_id) AS row_id OFFSET 0) AS m_keys

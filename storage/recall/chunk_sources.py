@@ -25,7 +25,8 @@ class ChunkSource(msgspec.Struct, frozen=True):
     For a memory `tier` is its tier, `source_message` the id of the message it was made from, and `source_session` the
     reference code of that message's session, both as far as the memory names them. A source with `expires_at` must not
     be shown from then on. `ref_code` is the reference code of its session. `owner` is the end user of its session, or
-    of a memory. A replaced memory held until `valid_to`; `confirmed_at` is when a memory was last confirmed.
+    of a memory, and `member` the one who said a message in a group. A replaced memory held until `valid_to`;
+    `confirmed_at` is when a memory was last confirmed.
     A memory of nobody, or an instruction, that `waits` for approval is in no context.
     """
 
@@ -49,6 +50,7 @@ class ChunkSource(msgspec.Struct, frozen=True):
     source_session: str | None = None
     confirmed_at: int | None = None
     waits: bool = False
+    member: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ _COLUMNS: Final = select_list(
     source_session="s.ref_code",
     valid_to="b.created_at",
     waits="1 = 0",
+    member="NULL",
     memory_kind="m.kind",
     keyed="m.category IS NOT NULL",
 )
@@ -279,7 +282,8 @@ _SOURCES: Final = f"""
         coalesce(o.ref_code, {valid_json("k.metadata")} ->> 'ref_code') AS source_session,
         CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner,
         (k.visibility = 'requested' AND k.source = 'extraction'
-        AND (k.kind IN ('instruction', 'preference') OR k.owner_user_id IS NULL)) IS TRUE AS waits
+        AND (k.kind IN ('instruction', 'preference') OR k.owner_user_id IS NULL)) IS TRUE AS waits,
+        CASE WHEN s.is_group THEN m.user_id END AS member
     {_FROM}
     LEFT JOIN files AS f ON f.row_id = c.file_row
     LEFT JOIN sessions AS s ON s.row_id = c.session_row

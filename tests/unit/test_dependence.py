@@ -286,6 +286,33 @@ def test_one_users_change_makes_nothing_of_another_doubtful(pipe: Pipeline) -> N
     assert marks(pipe, user="luis") == {}
 
 
+@pytest.mark.parametrize("name", ["Mara", None])
+def test_what_a_member_says_in_a_group_marks_what_that_member_said_alone(pipe: Pipeline, name: str | None) -> None:
+    """Given messages only, then a member's words in a group mark earlier ones of the same user, and of nobody else."""
+    for user in ("mara", "luis"):
+        for number, content in enumerate(("I live in Lisbon.", "My landlord is Mr Silva.", "I drive a Fiat.")):
+            said = {"content": content, "created_at": f"2023-05-0{number + 1}T09:00:00Z"}
+            pipe.say(said, session=user, user=user)
+    pipe.say({"content": "Hi!", "created_at": "2023-06-01T09:00:00Z"}, session="group", user="luis")
+    for content in ("I moved to Porto.", "I sold my Fiat."):
+        said = {"content": content, "created_at": "2023-06-02T09:00:00Z", **({"name": name} if name else {})}
+        pipe.say(said, session="group", user="mara")
+    pipe.settle()
+    query = "live in Lisbon, moved to Porto, landlord Silva, drive or sold Fiat"
+    marked = {
+        user: {
+            one.text: one.replaced_by is not None
+            for one in pipe.recall(query, limit=10, user=user).results
+            if one.replaced_by is not None or one.changed_since is not None
+        }
+        for user in ("mara", "luis")
+    }
+    assert marked == {
+        "mara": {"I live in Lisbon.": True, "My landlord is Mr Silva.": False, "I drive a Fiat.": False},
+        "luis": {},
+    }
+
+
 def test_an_instruction_is_not_doubted_because_a_thing_in_it_ended(pipe: Pipeline) -> None:
     ana = Knowing(pipe.stores, workspace=WORKSPACE)
     ana.remember("Always answer in German when I ask about taxes.", kind="instruction", at=MAY)
