@@ -225,6 +225,13 @@ class Transport(kombu_redis.Transport):
     # once. Six idle workers that read once a second took a fifth of what an idle Reverie uses of a core.
     brpop_timeout = 2
     consumption: Consumption
+    queues_expire: bool
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """Let the event loop read the queues; it looks each second for queues that expire only if there are any."""
+        super().register_with_event_loop(connection, loop)  # type: ignore[no-untyped-call]
+        if not self.queues_expire:
+            self.cycle._binding_expiry_tref.cancel()  # type: ignore[union-attr]
 
     def _deliver(self, message: Any, queue: str) -> None:
         check_envelope(message)
@@ -245,7 +252,9 @@ class QueueConsumer(Consumer):  # type: ignore[misc]  # celery has no types
         """Connect as soon as the broker is there, with a transport that checks its messages."""
         conn.ensure_connection = partial(conn.ensure_connection, interval_max=_LONGEST_WAIT_TO_CONNECT_SECONDS)
         if conn.transport_cls in ("redis", "rediss"):
-            conn.transport_cls = type("_Transport", (Transport,), {"consumption": self.consumption})
+            # Only the queues of remote control expire.
+            own = {"consumption": self.consumption, "queues_expire": self.app.conf.worker_enable_remote_control}
+            conn.transport_cls = type("_Transport", (Transport,), own)
         return super().ensure_connected(conn)
 
     def register_with_event_loop(self, hub: Any) -> None:

@@ -91,7 +91,7 @@ log = structlog.get_logger(__name__)
 
 
 class ErasedIndexes:
-    """A thread that checks once a second whether an erasure concerns an index of this process."""
+    """A thread that checks once a second whether an erasure concerns an index of this process, once it has one."""
 
     def __init__(self, data: Path, indexes: AgentIndexes) -> None:
         self._data = data
@@ -119,9 +119,11 @@ class ErasedIndexes:
     def close(self) -> None:
         """End the thread."""
         self._closing.set()
+        self._indexes.filled.set()
         self._thread.join()
 
     def _run(self) -> None:
+        self._indexes.filled.wait()  # processes that only work never have an index
         while not self._closing.wait(_POLL_SECONDS):
             try:
                 self.look()

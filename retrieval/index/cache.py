@@ -69,6 +69,8 @@ class AgentIndexes:
         self._indexes: OrderedDict[_Key, AgentIndex] = OrderedDict()
         self._building: dict[_Key, _Build] = {}
         self._drops: deque[tuple[float, Callable[[str, str], bool]]] = deque(maxlen=_REMEMBERED_DROPS)
+        # Set once an index was kept.
+        self.filled = threading.Event()
 
     @property
     def nbytes(self) -> int:
@@ -165,6 +167,7 @@ class AgentIndexes:
             self._indexes[key] = index
             self._indexes.move_to_end(key)
             self._keep_budget()
+            self.filled.set()
 
     def _keep_budget(self) -> None:
         """Drop the least recently used indexes, except the last, to keep the budget. Called with the lock held."""

@@ -17,6 +17,7 @@ from unittest.mock import Mock
 import psutil
 import pytest
 import redis
+from kombu import Connection
 
 from adapters.broker.monitor import Monitor
 from benchmarks.faults.accepted import Accepted
@@ -27,6 +28,7 @@ from reverie.pipeline.status import PipelineStatus
 from support.broker import RestartableValkey
 from support.gated_worker import PATIENCE_SECONDS, TASK, GatedWorker, wait_until
 from support.ports import free_port
+from worker.consumer import Transport
 
 # What the status calls a fault comes sooner than after 20 s, and what a worker ends itself for sooner than after 40 s.
 # Between them is a heartbeat, one of which comes every five seconds.
@@ -292,3 +294,22 @@ def test_a_task_that_fails_is_no_progress(tmp_path: Path) -> None:
         wait_until(lambda: monitor.workers() and monitor.workers()[0].tasks_done, "the task is counted")
         assert monitor.workers()[0].tasks_done == 1
         assert worker.log().count("task_crashed") == 2
+
+
+@pytest.mark.parametrize(("queues_expire", "wakes"), [(False, False), (True, True)])
+def test_no_timer_wakes_a_worker_every_second_for_queues_that_expire_if_there_are_none(
+    queues_expire: bool, wakes: bool
+) -> None:
+    """Given a connection of a worker, then only remote control, whose queues expire, has a timer of a second."""
+    loop, timers = Mock(), dict[float, list[Mock]]()
+
+    def call_repeatedly(seconds: float, *_: object) -> Mock:
+        timers.setdefault(seconds, []).append(Mock(cancel=Mock()))
+        return timers[seconds][-1]
+
+    loop.call_repeatedly = call_repeatedly
+    connection = Connection("redis://127.0.0.1:1/0")
+    transport = type("_Transport", (Transport,), {"consumption": Mock(), "queues_expire": queues_expire})(connection)
+    transport.register_with_event_loop(Mock(client=connection), loop)
+    assert any(not timer.cancel.called for timer in timers[1]) is wakes
+    assert all(not timer.cancel.called for seconds, several in timers.items() if seconds != 1 for timer in several)

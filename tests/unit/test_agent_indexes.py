@@ -17,6 +17,7 @@ from storage.index.forward import ForwardIndex
 from storage.reindex import reindex
 from support.pipeline import WORKSPACE, Pipeline
 from support.recalling import recall, recaller, search_sessions
+from worker import runtime
 
 
 @pytest.fixture
@@ -254,6 +255,23 @@ def test_an_index_that_was_read_before_an_erasure_is_not_kept(pipe: Pipeline, fo
     snapshot(pipe, indexes, "ana")
     made()
     assert indexes.nbytes > bob
+
+
+def test_a_process_looks_for_erasures_as_soon_as_it_keeps_an_index(
+    pipe: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a process without an index, when it keeps its first, then it looks; if it ends before, it never looks."""
+    monkeypatch.setattr(runtime, "_POLL_SECONDS", 0.001)
+    looked = threading.Event()
+    monkeypatch.setattr(runtime.ErasedIndexes, "look", lambda _self: looked.set())
+    without = runtime.ErasedIndexes(tmp_path, AgentIndexes())
+    indexes = AgentIndexes()
+    watched = runtime.ErasedIndexes(tmp_path, indexes)
+    without.close()
+    assert not looked.is_set()
+    snapshot(pipe, indexes, "ana")
+    assert looked.wait(60)
+    watched.close()
 
 
 def test_a_vector_index_built_anew_means_an_index_made_anew(pipe: Pipeline) -> None:
