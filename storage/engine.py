@@ -168,9 +168,8 @@ class Database:
         """Yield the raw connection outside any transaction, for checkpoint and vacuum, which change no row."""
         self._on_write(True)
         with self._connected() as connection:
-            raw = connection.connection.driver_connection
-            assert raw is not None
-            yield raw
+            _set_read_only(connection, False)
+            yield connection.connection.driver_connection
 
     def free_pages(self, limit: int) -> int:
         """Give up to about `limit` unused pages back to the file system; return how many, 0 if there was none."""
@@ -262,7 +261,6 @@ def _engine(path: Path) -> Engine:
     )
     event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin)
-    event.listen(engine, "checkin", _on_checkin)
     return engine
 
 
@@ -287,11 +285,19 @@ def _on_connect(raw: Any, _record: object) -> None:
 def _on_begin(connection: Connection) -> None:
     options = connection.get_execution_options()
     raw: Any = connection.connection.driver_connection
+    _set_read_only(connection, bool(options.get(READ_ONLY)))
     if options.get(READ_ONLY):
-        raw.execute("PRAGMA query_only = ON")
         raw.execute("BEGIN")
     else:
         _take_write_lock(raw, options.get(_LOCK_WAIT))
+
+
+def _set_read_only(connection: Connection, wanted: bool) -> None:
+    """Let a connection only read, or write, too. After each change SQLite plans all its statements anew."""
+    if connection.info.get(READ_ONLY, False) != wanted:
+        raw: Any = connection.connection.driver_connection
+        raw.execute(f"PRAGMA query_only = {wanted:d}")
+        connection.info[READ_ONLY] = wanted
 
 
 def is_read_only(connection: Connection) -> bool:
@@ -312,7 +318,7 @@ def _take_write_lock(raw: Any, wait_seconds: float | None) -> None:
     deadline = time.monotonic() + wait
     latest = deadline if wait_seconds is None else deadline + (_CONTENDED_TIMES - 1) * wait
     version: int | None = None
-    raw.execute("PRAGMA busy_timeout = 0")
+    raw.set_busy_timeout(0)
     try:
         while True:
             try:
@@ -321,7 +327,8 @@ def _take_write_lock(raw: Any, wait_seconds: float | None) -> None:
             except pysqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != pysqlite3.SQLITE_BUSY:
                     raise
-                before, version = version, _data_version(raw)
+                # This number changes whenever another connection commits.
+                before, version = version, int(raw.execute("PRAGMA data_version").fetchone()[0])
                 now = time.monotonic()
                 if before not in (None, version):
                     deadline = min(now + wait, latest)
@@ -329,14 +336,4 @@ def _take_write_lock(raw: Any, wait_seconds: float | None) -> None:
                     raise
             time.sleep(random.uniform(*_RETRY_SECONDS))  # noqa: S311 - spreads the waiters, not for security
     finally:
-        raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
-
-
-def _data_version(raw: Any) -> int:
-    """Return a number that changes whenever another connection commits."""
-    return int(raw.execute("PRAGMA data_version").fetchone()[0])
-
-
-def _on_checkin(raw: Any, _record: object) -> None:
-    if raw is not None:
-        raw.execute("PRAGMA query_only = OFF")
+        raw.set_busy_timeout(BUSY_TIMEOUT_MILLISECONDS / 1_000)

@@ -16,6 +16,7 @@ from reverie.errors import StoreUnavailable, StoreUnusable
 from storage import engine
 from storage.driver import OLDEST_SAFE_SQLITE, check_sqlite_version
 from storage.engine import Database
+from storage.rows import driver_of, execute
 from storage.stores import Stores
 
 pytestmark = pytest.mark.sqlite("connections to its files")
@@ -76,6 +77,38 @@ def test_every_pragma_is_set_on_every_connection(stores: Stores, pragma: str, va
         pass
     with database.autocommit() as first, database.autocommit() as second:
         assert [raw.execute(f"PRAGMA {pragma}").fetchone()[0] for raw in (first, second)] == [value, value]
+
+
+@pytest.mark.parametrize("condition", ["WHERE x = :value", "WHERE x >= :value", "LIMIT :value"])
+def test_a_statement_is_planned_once_for_all_values_and_readers(database: Database, condition: str) -> None:
+    """Given a statement with a parameter, when readers run it one after the other, then SQLite plans it only once."""
+    planned: list[int] = []
+
+    def note(action: int, *_: object) -> int:
+        planned.append(action)
+        return pysqlite3.SQLITE_OK
+
+    with database.atomic() as connection:
+        connection.exec_driver_sql("INSERT INTO t VALUES (1), (2)")
+        connection.exec_driver_sql("CREATE INDEX t_of_one ON t (x) WHERE x = 1")
+        connection.exec_driver_sql("CREATE INDEX t_from_two ON t (x) WHERE x >= 2")
+    with database.reading() as connection:
+        driver_of(connection).set_authorizer(note)
+    for value in (1, 2, 1):
+        with database.reading() as connection:
+            assert execute(connection, f"SELECT x FROM t {condition}", value=value).all()
+    assert planned.count(pysqlite3.SQLITE_SELECT) == 1
+
+
+def test_a_reader_cannot_write_and_the_next_writer_can(database: Database) -> None:
+    """Given a connection that read, wrote and read, when a reader writes, then it is refused; a writer is not."""
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="readonly"), database.reading() as connection:
+            connection.exec_driver_sql("INSERT INTO t VALUES (1)")
+        with database.atomic() as connection:
+            connection.exec_driver_sql("INSERT INTO t VALUES (1)")
+    with database.reading() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM t").scalar() == 2
 
 
 def test_extension_loading_is_off_again_after_sqlite_vec_is_loaded(stores: Stores) -> None:
@@ -262,6 +295,9 @@ class ContendedLock:
 
     def sleep(self, _seconds: float) -> None:
         self.now += 0.05
+
+    def set_busy_timeout(self, _seconds: float) -> None:
+        """It is always taken."""
 
     def execute(self, sql: str) -> ContendedLock:
         if sql == "BEGIN IMMEDIATE":
