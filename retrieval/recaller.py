@@ -47,7 +47,7 @@ from reverie.clock import from_micros, now_micros
 from reverie.contract import ACCOUNT_STORE, DEFAULT_CHANNEL
 from reverie.errors import NotFound, Permanent, Unavailable
 from reverie.fields import micros_until
-from reverie.recall.types import FoundSession, FoundSessions, RecallResponse, RecallResult
+from reverie.recall.types import FoundSession, FoundSessions, RecallResponse
 from storage.index.search_index import Hit
 from storage.recall.chunk_sources import ChunkSource
 from storage.recall.words import hash_of
@@ -85,7 +85,9 @@ class Reranking:
         if len(shown) < 2:
             return [*found], ""
         try:
-            scores = self.reranker.rerank(query[:_QUERY_CHARACTERS], [_passage(one.result) for one in shown])
+            # A passage is the chunk that was found, regardless of the length of its message or file.
+            passages = [one.result.excerpt or one.result.text for one in shown]
+            scores = self.reranker.rerank(query[:_QUERY_CHARACTERS], passages)
         except (Unavailable, Permanent) as error:
             return [*found], f"not reranked: {error}"
         order = sorted(range(len(shown)), key=lambda place: -scores[place])
@@ -96,11 +98,6 @@ def applies(request: RecallRequest) -> bool:
     """Return whether a request is reranked: it has a text and the default ranking, and does not switch it off."""
     by_default = request.mode == "hybrid" and request.fusion == "contextual"
     return request.rerank and by_default and bool(request.query.strip())
-
-
-def _passage(result: RecallResult) -> str:
-    """Return the text that was found: a chunk, regardless of the length of its message or file."""
-    return result.excerpt or result.text
 
 
 def _with_score(found: FoundResult, score: float) -> FoundResult:

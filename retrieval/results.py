@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -145,7 +146,9 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
         ranked = candidates.best(count)
         # Not a slice: plain scores are normalised over the hits read, so reading more may change the order.
         batch = [item for item in ranked if item.chunk_id not in read]
-        for found in _find_batch(candidates, batch, now):
+        # Where chunks only make results of their own, those after the last result need not be read.
+        steps = (batch[:most], batch[most:]) if request.separate_memories and request.separate_duplicates else (batch,)
+        for found in chain.from_iterable(_find_batch(candidates, step, now) for step in steps if len(results) < most):
             if found.hit.relevance < (request.min_score or 0.0):
                 continue
             if found.is_folded:

@@ -430,7 +430,7 @@ def _candidates(
     found: list[tuple[RecallResult, Hit, Provenance | None]] = []
     for result, hit in zip(visible.response, visible.hits, strict=True):
         provenance = across.provenances.get(result.id) if hit.store == ACCOUNT_STORE else None
-        if message_of(result, provenance) not in taken:
+        if hit.relevance_of_any_speaker >= least_fit and message_of(result, provenance) not in taken:
             found.append((result, hit, provenance))
     own = rows.chunk_sources.attributes([hit.chunk_id for _, hit, _ in found if hit.store != ACCOUNT_STORE])
     candidates = []
@@ -440,8 +440,24 @@ def _candidates(
             chunk = visible.past.memory(hit.chunk_id).attributes()
         if chunk is not None and not result.waits:  # None if it was deleted since the recall
             tier = tier_of(chunk, session=request.session, channel=channel)
-            candidates.append(_candidate(result, hit, chunk, tier, provenance))
-    return [one for one in candidates if one.fit >= least_fit]
+            candidates.append(
+                Candidate(
+                    result,
+                    hit.chunk_id,
+                    hit.score,
+                    tier,
+                    chunk.importance,
+                    chunk.access_count,
+                    last_at=chunk.accessed_at if chunk.accessed_at is not None else chunk.created_at,
+                    fit=hit.relevance_of_any_speaker,
+                    store=hit.store,
+                    memory_kind=chunk.kind,
+                    keyed=chunk.keyed,
+                    confirmed=chunk.confirmed,
+                    provenance=provenance,
+                )
+            )
+    return candidates
 
 
 def _allowed_by_trust(rows: AgentRepositories, candidates: list[Candidate], trust: TrustPolicy) -> list[Candidate]:
@@ -457,26 +473,6 @@ def _allowed_by_trust(rows: AgentRepositories, candidates: list[Candidate], trus
         return trust.tells_memory(one.provenance or provenances.get(one.result.id), confirmed=one.confirmed)
 
     return [one for one in candidates if is_told(one)]
-
-
-def _candidate(
-    result: RecallResult, hit: Hit, chunk: ChunkAttributes, tier: Tier, provenance: Provenance | None
-) -> Candidate:
-    return Candidate(
-        result,
-        hit.chunk_id,
-        hit.score,
-        tier,
-        chunk.importance,
-        chunk.access_count,
-        last_at=chunk.accessed_at if chunk.accessed_at is not None else chunk.created_at,
-        fit=hit.relevance_of_any_speaker,
-        store=hit.store,
-        memory_kind=chunk.kind,
-        keyed=chunk.keyed,
-        confirmed=chunk.confirmed,
-        provenance=provenance,
-    )
 
 
 def message_of(result: RecallResult, provenance: Provenance | None) -> tuple[str | None, str | None] | None:

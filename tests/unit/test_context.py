@@ -17,6 +17,7 @@ from adapters.embedders.base import EmbedderUnavailable
 from adapters.tokens import EstimatedTokens
 from retrieval.context.write import BuiltContext, build_context
 from reverie.errors import NotFound, Rejected
+from storage.recall.chunk_sources import ChunkSource, ChunkSources
 from support.contexts import context_request
 from support.curating import remember
 from support.pipeline import Pipeline
@@ -330,3 +331,23 @@ def test_the_same_question_gives_the_same_document(pipe: Pipeline) -> None:
     turns(pipe, *[f"rowing {n} @0.{n} x" for n in range(10, 40)])
     turns(pipe, *[f"rowing there {n} @0.{n} x" for n in range(10, 40)], session="other")
     assert context(pipe, "rowing", now=pipe.now()).text == context(pipe, "rowing", now=pipe.now()).text
+
+
+@pytest.mark.parametrize(("chunks_of_each", "expected"), [(1, 125), (2, 250)])
+def test_no_more_texts_are_read_than_there_can_be_results(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch, chunks_of_each: int, expected: int
+) -> None:
+    """Given far more messages than results, then further texts are read only if some of the first belong together."""
+    sentences = 30 * chunks_of_each
+    turns(pipe, *(f"@0.5 {number} again, " * sentences for number in range(260)), session="other")
+    turns(pipe, "hello")
+    read: list[int] = []
+    texts = ChunkSources.texts
+
+    def noted(self: ChunkSources, chunk_ids: Sequence[int], **options: Any) -> dict[int, ChunkSource]:
+        read.extend(chunk_ids)
+        return texts(self, chunk_ids, **options)
+
+    monkeypatch.setattr(ChunkSources, "texts", noted)
+    assert context(pipe, max_memories=100, room=100_000).memories
+    assert len(read) == expected
