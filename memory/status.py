@@ -347,11 +347,8 @@ def job_status(run: JobRun) -> JobStatus:
 
 def _place(line: WorkspaceStatus) -> tuple[bool, ...]:
     """Return the sort key of a workspace in the list: first workspaces that need a person, then those with work."""
-    return not line.error, not line.full, not _has_work(line), not line.advice
-
-
-def _has_work(line: WorkspaceStatus) -> bool:
-    return bool(line.dead_letters or any(stage.waiting for stage in line.stages.values()))
+    has_work = line.dead_letters or any(stage.waiting for stage in line.stages.values())
+    return not line.error, not line.full, not has_work, not line.advice
 
 
 def _stage(backlog: StageBacklog, now: int) -> StageStatus:

@@ -63,7 +63,8 @@ def admitted_records(services: Services, records: Sequence[AnyRecord]) -> Iterat
             if not services.quotas.any_set:
                 continue
             for in_account in (False, True):
-                mine = [one for one in records if one.workspace == workspace and _is_of_account(one) == in_account]
+                mine = [one for one in records if one.workspace == workspace]
+                mine = [one for one in mine if (getattr(one, "tier", None) == "account") == in_account]
                 mine = _missing(services, workspace if not in_account else ACCOUNT_STORE, mine)
                 amounts = {**amounts_of_records(mine), "bytes": sum(len(msgspec.json.encode(one)) for one in mine)}
                 held.enter_context(services.quotas.admitted(workspace, amounts, in_account=in_account))
@@ -95,10 +96,6 @@ def _by_table(records: Sequence[AnyRecord]) -> dict[tuple[str, str], list[Any]]:
 
 def _table_of(record: AnyRecord) -> str:
     return str(record.__struct_config__.tag)
-
-
-def _is_of_account(record: AnyRecord) -> bool:
-    return getattr(record, "tier", None) == "account"
 
 
 def amounts_of(payloads: Sequence[Payload]) -> dict[Resource, int]:

@@ -150,7 +150,8 @@ class CurationLog(Repository):
         if not drafts:
             return
         self._check_not_recording()
-        last = self._last_id()
+        # The highest id ever used: ids are never reused.
+        last = self._integer("SELECT seq FROM sqlite_sequence WHERE name = 'curation_log'") or 0
         ids = range(last + 1, last + 1 + len(drafts))
         shared = {"at": at, "job": job, "agent": agent, "action": action}
         self._execute_many(
@@ -364,10 +365,6 @@ class CurationLog(Repository):
             before=before,
             limit=limit,
         ).rowcount
-
-    def _last_id(self) -> int:
-        """Return the highest id ever used: ids are never reused."""
-        return int(self._value("SELECT seq FROM sqlite_sequence WHERE name = 'curation_log'") or 0)
 
     def _check_not_recording(self) -> None:
         if self._value("SELECT 1 FROM curation_recording") is not None:

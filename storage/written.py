@@ -22,6 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from reverie.clock import now_micros
 from reverie.errors import ReverieError
 
 WRITTEN_FILE: Final = "written"
@@ -183,7 +184,6 @@ def hash_of(name: str) -> bytes:
 # Values are returned for this long without a look at the file: changes by other processes are seen within a second.
 FRESH_SECONDS: Final = 0.5
 _KEPT: Final = 4_096
-_NANOSECONDS_IN_MICROSECOND: Final = 1_000
 
 _K = TypeVar("_K", bound=Hashable)
 _V = TypeVar("_V")
@@ -212,7 +212,7 @@ class KeptReads(Generic[_K, _V]):
         stamp, generation = self._stamp(), self._generation
         if found is None or stamp is None or stamp != found[1]:
             # A file that was written a moment ago may be written again without a new time.
-            settled = stamp is not None and stamp.is_settled(_now_micros())
+            settled = stamp is not None and stamp.is_settled(now_micros())
             found = (read(), stamp if settled else None, now)
         with self._lock:
             if generation == self._generation:
@@ -227,7 +227,3 @@ class KeptReads(Generic[_K, _V]):
         with self._lock:
             self._generation += 1
             self._kept.clear()
-
-
-def _now_micros() -> int:
-    return time.time_ns() // _NANOSECONDS_IN_MICROSECOND

@@ -80,7 +80,8 @@ def fact_history(memories: AgentMemories, category: str, key: str) -> list[Fact]
     found = own or found
     if not found:
         raise _no_fact(memories, category, key)
-    return [convert(record, Fact) for record in sorted(found, key=_by_validity, reverse=True)]
+    found.sort(key=lambda fact: (fact.active, fact.valid_from, fact.row_id), reverse=True)
+    return [convert(record, Fact) for record in found]
 
 
 def _to_facts(
@@ -144,10 +145,6 @@ def _all_values(rows: AgentRepositories, category: str, key: str) -> list[Memory
 
 def _held(at: int, *, category: str | None, key: str | None = None) -> MemoryFilter:
     return MemoryFilter(category=category, key=key, active=None, held_at=at, unexpired_at=at)
-
-
-def _by_validity(fact: MemoryRecord) -> tuple[bool, int, int]:
-    return fact.active, fact.valid_from, fact.row_id
 
 
 def _no_fact(memories: AgentMemories, category: str, key: str, held_at: int | None = None) -> NotFound:

@@ -45,9 +45,6 @@ def parts_of(items: Iterable[ServedItem]) -> list[tuple[str, list[ServedItem]]]:
     """Return the items below their headings, each of which is there once."""
     parts: dict[str, list[ServedItem]] = {}
     for item in items:
-        parts.setdefault(_heading(item), []).append(item)
+        heading = f"Left out: {item.left_out}" if item.left_out else _HEADINGS[item.section]
+        parts.setdefault(heading, []).append(item)
     return [*parts.items()]
-
-
-def _heading(item: ServedItem) -> str:
-    return f"Left out: {item.left_out}" if item.left_out else _HEADINGS[item.section]

@@ -4,6 +4,8 @@
 -- besides is written in PostgreSQL's SQL there.
 
 -- storage.curation: entries
+SELECT HIGHEST_NUMBER('curation_log') AS seq;
+-- storage.curation: entries
 INSERT INTO curation_log (id, at, job, agent_id, action, why, session_id, sensitive)
 VALUES (:id, :at, :job, :agent, :action, :why, :session, :sensitive);
 -- storage.curation: entries
@@ -160,8 +162,6 @@ WHERE id = ANY(CAST(:ids AS BIGINT[])) AND curation_log.store_id = :store_id;
 DELETE FROM curation_log
 WHERE id IN (SELECT id FROM curation_log WHERE at < :before AND curation_log.store_id = :store_id ORDER BY at LIMIT
     NULLIF(CAST(:limit AS BIGINT), -1)) AND curation_log.store_id = :store_id;
--- storage.curation: _last_id
-SELECT HIGHEST_NUMBER('curation_log') AS seq;
 -- storage.curation: _check_not_recording
 SELECT 1
 FROM curation_recording
