@@ -69,6 +69,13 @@ MANNER: Final = (
     r"|polite|brief|concise|honest|direct|blunt|precise|specific|formally|informally|sugarcoat\w{0,40}|first name"
     r"|full name|last name|the word|the phrase|the words|reasoning|assumptions|word count|pronouns|hashtags?)"
 )
+# Work on code, and programs that only somebody who works on it names: not `make`, `flask` or `teams`.
+CODING: Final = (
+    r"(?:npm|pnpm|npx|pip|conda|uv|pytest|unittest|jest|vitest|playwright|mypy|pyright|eslint|docker(?: compose)?|git"
+    r"|podman|kubernetes|kubectl|terraform|ansible|github|gitlab|django|fastapi|sqlalchemy|pydantic|postgres(?:ql)?"
+    r"|mysql|sqlite|mongodb|redis|kafka|nginx|graphql|grpc|tailwind|webpack|next\.?js|node\.?js|vim|neovim|vs code"
+    r"|debugging|logging|migrations|stack traces?|endpoints?|rebasing|merging|committing)"
+)
 # Things that people want in no answer, whatever it is about.
 STYLE: Final = (
     r"(?:emojis?|jargon|slang|acronyms?|abbreviations|exclamation marks|all caps|hashtags?|disclaimers|pleasantries"

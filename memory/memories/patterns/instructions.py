@@ -110,7 +110,7 @@ _YOUR_OUTPUT: Final = (
 _TO_AGENT: Final = (
     rf"(?:\b(?:for|to|with|from|at|asking|ask|telling|tell|consulting|remind|address|unless) (?:me|i|my)\b|\bmy\b"
     rf"|\bwithout (?:asking|telling|checking|my)\b|{_YOUR_OUTPUT}|\b(?:i|you) (?:say|ask|give me|write|send me)\b"
-    rf"|\b{words.MANNER}(?!\w)|{COVER})"
+    rf"|\b(?:{words.MANNER}|{words.CODING})(?!\w)|{COVER})"
 )
 _LATER: Final = (
     rf"(?:,?{BLANKS}(?:{words.HORIZON}|please|any ?more|ever(?: again)?|at all|ok"
@@ -126,7 +126,7 @@ _WHEN_I: Final = r"\b(?:when|whenever|every time|each time|any ?time|if) i(?:'m|
 _WITHOUT_SUBJECT: Final = Anchored(rf"(?:(?:always|never|only)(?: ever)?|(?:don't|do not)(?={REST}{_WHEN_I})) [\w'-]+")
 _ADDRESSES_AGENT: Final = re.compile(
     rf"\b(?:you|your|please)\b|(?<!for )\bme\b|\bmy (?:[a-z]{{2,20}} )?{words.ENTRUSTED}\b"
-    rf"|\b(?:{words.MANNER}|{words.STYLE}|{words.OUTPUT})(?!\w)|{_WHEN_I}{words.SEEN}\b",
+    rf"|\b(?:{words.MANNER}|{words.CODING}|{words.STYLE}|{words.OUTPUT})(?!\w)|{_WHEN_I}{words.SEEN}\b",
     re.IGNORECASE,
 )
 _SAYS: Final = Anchored(
@@ -164,6 +164,7 @@ _VERB: Final = (
     r"|no|had|was|were|been|happy|come|leave|love|miss|forgive|forget|remember|think|argue|wonder|knew|thought|liked|on"
     r"|in|at|up|down|out|off|over|under|with|about|for|from|to|of|by|as|too|very|so|ready|open|busy|late|early|seen"
     r"|heard|known|gone|done|felt|met|told|took|made|got|found"
+    r"|again|forgot|understood|lost|kept|broke|wrote|ran|gave|ate|spent|taught|learnt"
     # `(I) don't want any surprises`
     r"|want|wanna|need|know|care|mind|see|feel|understand|seem|mean|expect|recall|suppose|get me wrong)\b)"
     r"(?![a-z]{2,18}ed\b|(?!bring|sing|ring|ping|string)[a-z]{2,18}ing\b)[a-z][a-z-]{1,20}\b"
@@ -252,6 +253,7 @@ _YOURS: Final = _forms(
     rf"{_PLEASE}use (?:they/them|she/her|he/him|[a-z]{{1,40}}/[a-z]{{1,40}})(?: pronouns)? for me\b{REST}",
     rf"{_PLEASE}don't use {words.MANNER}[^,]{{0,400}} (?:with|to|for) me\b{REST}",
 )
+_INSTEAD: Final = r"(?:,? (?:not|instead of|rather than|over) [a-z][\w.+#-]{1,20}(?: [a-z]{2,20})?)"
 # Instructions only if the message says nothing else: beside a task, they are about the task.
 _MANNERS: Final = _forms(
     rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:answer|respond|reply|speak|talk|chat|communicate|write)(?: (?:(?:to"
@@ -262,13 +264,15 @@ _MANNERS: Final = _forms(
     rf"(?:you (?:can|may) )?(?P<rest>{_PLEASE}(?:(?:answer|respond|reply|speak|talk|write)(?: (?:to|with) me)?(?: in)?"
     rf" {words.LANGUAGE}|(?:give|write)(?: me)? {_ADJECTIVE} (?:answers|replies|explanations))) again{_LATER}",
     rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:(?:don't|do not|avoid|skip) (?:ever )?(?:us(?:e|ing) |add(?:ing)? "
-    rf"|includ(?:e|ing) )?(?:any |the |so many |too many )?{words.STYLE}|use (?:{words.UNITS}|{words.PLAINNESS})"
+    rf"|includ(?:e|ing) )?(?:any |the |so many |too many )?{words.STYLE}"
+    rf"|use (?:{words.UNITS}|{words.PLAINNESS}){_INSTEAD}?"
     r"|cite (?:your |all (?:your )?)?sources|(?:write|give)(?: me)? (?:shorter|longer|simpler) (?:answers|replies)"
     rf"|be (?:{words.BEARING}(?: and |, )){{0,2}}{words.BEARING}(?: with me)?)){_LATER}",
     rf"(?P<rest>{_SHORT_ANSWERS}),?{BLANKS}please[.!]{{0,40}}$",
     # These are about the agent's answers only if they stand alone: to people one says them with a name or a reason.
     rf"(?P<rest>{_PLEASE}(?:keep it (?:{words.BEARING}|short|simple|professional|light|casual)"
-    rf"|be (?:always )?(?:[a-z]{{3,20}} and )?[a-z]{{3,20}} with me|use {words.MANNER}|(?:don't"
+    rf"|be (?:always )?(?:[a-z]{{3,20}} and )?[a-z]{{3,20}} with me"
+    rf"|use (?:{words.MANNER}{_INSTEAD}?|{words.CODING}{_INSTEAD})|(?:don't"
     rf"|do not) (?:ever )?(?:repeat|rephrase|restate|paraphrase|echo|summari[sz]e|answer|correct|interrupt"
     rf"|translate|censor) my (?:own )?(?:[a-z]{{2,20}}s|question|grammar|spelling|english|code|writing))){_LATER}",
     *(f"{_PLEASE}{_ASKED}{_PLEASE}{pattern}" for pattern in words.WAYS_TO_ANSWER),
