@@ -20,6 +20,7 @@ from typing import Final
 
 from msgspec import structs
 
+from retrieval.ranking.parsing import searched_words
 from retrieval.ranking.relevance import shown_relevance
 from retrieval.recaller import RecallOutcome
 from reverie.recall.types import RecallResult
@@ -61,17 +62,21 @@ _OF_FOOD: Final = re.compile(
 _OF_DIET: Final = re.compile(
     r"\b(?:vegan|vegetarian|veggie|pescatarian|c(?:o)?eliac|kosher|halal|allergic to|[a-z]{2,20} allergy|intolerant"
     r"|diabetic|teetotal|(?:gluten|dairy|lactose|nut)[- ]free|(?:doesn't|don't|does not|can't|cannot|never)"
-    r" (?:eat|drink)|(?:can't have|cannot have|avoids?) (?:any )?(?:gluten|dairy|milk|eggs?|nuts|sugar|salt"
+    r" (?:eat|drink)(?! (?:at|in|on|out|with|before|after|while|late|alone|much|there|here|together))"
+    r"|(?:can't have|cannot have|avoids?) (?:any )?(?:gluten|dairy|milk|eggs?|nuts|sugar|salt"
     r"|fish|seafood|alcohol|meat|pork))\b",
     re.IGNORECASE,
 )
 _DIET_WORDS: Final = "vegan vegetarian pescatarian coeliac celiac kosher halal allergic allergy intolerant diabetic eat"
+# "Where did we have dinner?" asks for what happened, not for something to eat.
+_ASKS_FOR_PAST: Final = re.compile(r"\A\W{0,3}(?:what|where|when|which|who|how)\b.{0,60}?\b(?:did|was|were)\b", re.I)
 _ALL_OF_US: Final = re.compile(
     r"\b(?:us|we|our|everyone|everybody|family|friends|guests|colleagues|team|party)\b", re.IGNORECASE
 )
 _MAX_DIETS: Final = 5
-# What somebody does not eat fits a request for their food, however few words both share.
-_RELEVANCE_OF_DIET: Final = 0.5
+# Whose diet it is, is said at the beginning of a sentence.
+_WORDS_OF_SUBJECT: Final = 4
+_SENTENCE_END: Final = re.compile(r"[.!?;\n]")
 # Searches by words after the first recall: a chain of four statements needs three.
 _SEARCHES: Final = 3
 # Texts that are followed after each search.
@@ -161,28 +166,45 @@ def follow_names(query: str, found: RecallOutcome, search: Callable[[str], Recal
     return replace(found, response=structs.replace(found.response, results=list(results)), hits=tuple(ordered))
 
 
-def with_diets(query: str, found: RecallOutcome, search: Callable[[str], RecallOutcome]) -> RecallOutcome:
-    """Return the results of a recall; before them, if the query is about food, what the people in it do not eat.
+def with_diets(
+    query: str, found: RecallOutcome, search: Callable[[str], RecallOutcome], *, least: float
+) -> RecallOutcome:
+    """Return the results of a recall; before them, if the query asks for food, what the people in it do not eat.
 
-    "A restaurant for Nora and me" shares one name with "Nora is vegan", and as much with all else about Nora.
+    "A restaurant for Nora and me" shares one name with "Nora is vegan", and as much with all else about Nora. A diet
+    fits such a query, however few words both share: it counts as relevant as the best result, and at least `least`.
+    Of the others, none is returned if none is as relevant as that.
     """
-    if len(query) > _MAX_QUESTION_CHARACTERS or not _OF_FOOD.search(query):
+    if len(query) > _MAX_QUESTION_CHARACTERS or not _OF_FOOD.search(query) or _ASKS_FOR_PAST.search(query):
         return found
-    asked, is_for_all = frozenset(words_of(query)), _ALL_OF_US.search(query) is not None
-    best = max([_RELEVANCE_OF_DIET, *(hit.relevance for hit in found.hits)])
+    asked = [word for word in searched_words(_OF_FOOD.sub(" ", query)) if not is_function_word(word)]
+    people = None if _ALL_OF_US.search(query) else frozenset(asked)
+    best = max((hit.relevance for hit in found.hits), default=0.0)
+    relevance = max(best, least)
     more = search(" ".join([_DIET_WORDS, *asked]))
     diets: dict[tuple[str, str | None, str], tuple[RecallResult, Hit]] = {}
     for result, hit in zip(more.response.results, more.hits, strict=True):
-        named = _OF_DIET.search(result.text) if is_of_person(result) and len(result.text) <= _MAX_CHARACTERS else None
-        if named is not None and len(diets) < _MAX_DIETS:
-            who = words_of(f"{result.name or ''} {result.text[: named.start()]}")
-            if is_for_all or any(word in asked and not is_function_word(word) for word in who):
-                fits = hit._replace(relevance=best, relevance_of_any_speaker=best)
-                diets[_key(result)] = structs.replace(result, relevance=shown_relevance(best)), fits
-    others = zip(found.response.results, found.hits, strict=True)
+        if len(diets) < _MAX_DIETS and _tells_diet(result, people):
+            fits = hit._replace(relevance=relevance, relevance_of_any_speaker=relevance)
+            diets[_key(result)] = structs.replace(result, relevance=shown_relevance(relevance)), fits
+    if not diets:
+        return found
+    others = zip(found.response.results, found.hits, strict=True) if best >= least else ()
     pairs = [*diets.values(), *(pair for pair in others if _key(pair[0]) not in diets)]
-    results, hits = zip(*pairs, strict=True) if pairs else ((), ())
+    results, hits = zip(*pairs, strict=True)
     return replace(found, response=structs.replace(found.response, results=list(results)), hits=tuple(hits))
+
+
+def _tells_diet(result: RecallResult, people: frozenset[str] | None) -> bool:
+    """Return whether a person says in a result what one of these people does not eat; None stands for anybody."""
+    if not is_of_person(result) or len(result.text) > _MAX_CHARACTERS:
+        return False
+    named = _OF_DIET.search(result.text)
+    if named is None or result.text.rstrip().endswith("?"):
+        return False
+    sentence = _SENTENCE_END.split(result.text[: named.start()])[-1]
+    subject = [*words_of(result.name or ""), *searched_words(sentence)[:_WORDS_OF_SUBJECT]]
+    return people is None or not people.isdisjoint(subject)
 
 
 def _capped_relevance(result: RecallResult, hit: Hit, best: float) -> tuple[RecallResult, Hit]:
@@ -279,5 +301,10 @@ def asks_about_user(query: str) -> bool:
 
 
 def is_of_person(result: RecallResult) -> bool:
-    """Return whether a result is a person's word: a memory, or a message of a user or of somebody with a name."""
-    return result.kind == "memory" or (result.kind == "message" and (result.role == "user" or bool(result.name)))
+    """Return whether a result is a person's word: a memory, or a message of a user or of somebody with a name.
+
+    A tool's message has the name of the tool.
+    """
+    return result.kind == "memory" or (
+        result.kind == "message" and (result.role == "user" or (bool(result.name) and result.role != "tool"))
+    )

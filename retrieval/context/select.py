@@ -211,7 +211,8 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
             def by_words(words: str) -> RecallOutcome:
                 return recall(_by_words(words, request))
 
-            visible = with_diets(session.query, follow_names(session.query, visible, by_words), by_words)
+            visible = follow_names(session.query, visible, by_words)
+            visible = with_diets(session.query, visible, by_words, least=request.min_best)
         if not session.has_only_recent:
             within = recall(_within_session(session.query, request))
             # Without vectors, those are near whose words are relevant.
