@@ -189,14 +189,16 @@ def _relation_pattern(noun: str) -> re.Pattern[str]:
 # Between a relation and a name, or a name and a relation.
 _CALLED: Final = r"(?:,? |'s name is | is called | is named | called | named | is |, called |, named | \()"
 _PROPER: Final = r"([A-Z][a-z]\w*(?: [A-Z][a-z]\w*)?)"
-# No adjectives: in "my brother likes Ana" she is no "likes" of the user's.
+# In "my brother likes Ana" she is no "likes" of the user's, nor in "my dentist knows Ana": the words between "my" and a
+# relation are adjectives, and a relation does not end like a verb, unless it is one of these in the plural.
 _NOUNS: Final = "|".join(
     sorted(
         _FEMALE | _MALE | _word_set("friend boss colleague cousin neighbour neighbor roommate flatmate partner cat dog")
     )
 )
 _BEFORE_NAME: Final = (
-    rf"\b(?:my|our|your|user's)\s+(?:(?!(?:{_NOUNS})\b)[a-z]+\s+){{0,2}}?(?!(?:is|was|name|called|named)\b)([a-z-]+)"
+    rf"\b(?:my|our|your|user's)\s+(?:(?!(?:{_NOUNS})\b)[a-z]+\s+){{0,2}}?(?!(?:is|was|name|called|named)\b)"
+    rf"((?:{_NOUNS})s|(?![a-z-]{{1,20}}(?:[^s]s|ed)\b)[a-z-]+)"
     r"(?:,|(?:'s name)? (?:is|was)(?: called| named)?,?|,? (?:called|named))?\s+\(?$"
 )
 

@@ -227,11 +227,16 @@ MOVED_BY = re.compile(
 _STARTS = re.compile(
     r"\A(?:start(?:ing)? (?:date|day)|first day(?: (?:at|of) (?:the |my |their )?(?:new )?(?:work|job))?)\Z"
 )
-# What was moved or is now at another time, without saying what: "moved to June 7", "it's now at 9:30".
+# What was moved or is now at another time, without saying what: "moved to June 7", "it's now at 9:30". Only words of
+# times may follow: "moved to 12 Elm Street" and "it's now at 30 degrees" are about something else.
+_TIMES_ALONE: Final = (
+    r"(?:\S{1,20}(?:\s(?:\d\S{0,8}|(?:on|at|in|of|the|next|this|now|instead|noon|sharp|[ap]\.?m|o'clock|morning|afternoon"
+    rf"|evening|night|{MONTHS}|{WEEKDAYS})\b\.?)){{0,7}}\s?(?:\(|,\s|[.!]?\s{{0,3}}\Z))"
+)
 MOVED_ALONE = re.compile(
     r"\A\s{0,3}(?:(?:ok(?:ay)?|update|fyi|heads up|sorry|btw|oh|so|actually|guys|all)[\s,:!-]{1,3}){0,2}"
     r"(?:(?:it|that)(?:'s| is| was| got| has)\s|they(?:'ve| have)? )?(?:been |just |now )?"
-    rf"(?:{_MOVED}(?:\sit)?(?:\s(?:back|forward|out|up))?\sto|now\s(?:at|on))\s(?={_AT_A_TIME})",
+    rf"(?:{_MOVED}(?:\sit)?(?:\s(?:back|forward|out|up))?\sto|now\s(?:at|on))\s(?={_AT_A_TIME})(?={_TIMES_ALONE})",
     re.IGNORECASE,
 )
 _PREFERRED = re.compile(
@@ -267,8 +272,11 @@ def as_said(text: str) -> str:
     return _TITLE.sub(r"\1", with_apostrophes(said_in(text)))
 
 
-# The point after a title ends no sentence.
-_TITLE = re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St)\.(?=\s[A-Z])")
+# The point after a title ends no sentence; that after a street, as in "I live on Elm St. My desk is on floor 3", does.
+_TITLE = re.compile(
+    r"\b(Dr|Mr|Mrs|Ms|Prof|St)\.(?=\s(?!(?:I|My|Our|The|A|We|It|He|She|They|His|Her|Their|You|Your|This|That|And|But"
+    r"|So|There|Now)\b)[A-Z])"
+)
 # "My manager's name is", "my manager is called" and "my new manager is" are about one attribute.
 _NAMED = re.compile(
     r"\A(?P<whose>\s{0,3}(?:my|our|user's)\s[\w-]{2,20}(?:\s[\w-]{2,20})?)"

@@ -34,8 +34,8 @@ _TIME = re.compile(
     rf"|(?:(?:on|this|next) )?(?:{_ANY_WEEKDAY},? (?:the )?)?"
     rf"(?:{_FROM}(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{MONTHS})"
     rf"|(?P<month_first>{MONTHS}) (?:the )?(?P<day_behind>\d{{1,2}})(?:st|nd|rd|th)?)(?:,? (?P<year>\d{{4}}))?"
-    rf"|(?P<which_month>in|from(?! [a-z]{{3,9}} (?:to|until|till|through)\b)|next|last|this"
-    rf"|(?<=(?:moved|poned|ushed|layed) )to) (?P<whole_month>{MONTHS})"
+    rf"|(?P<which_month>in|(?<!is )from(?! [a-z]{{3,9}} (?:to|until|till|through|tomorrow|today|last|next|this)\b)"
+    rf"|next|last|this|(?<=(?:moved|poned|ushed|layed) )to) (?P<whole_month>{MONTHS})"
     r"(?! (?:the )?\d\d?(?:\D|\Z))"
     r"(?: (?:of )?(?P<year_of_month>\d{4}))?"
     rf"|in{_BLANKS}(?P<within>{_NUMBER}){_BLANKS}(?P<ahead_unit>minute|hour|day|week|month|year)s?(?='? time\b|\W|\Z)"
@@ -87,6 +87,9 @@ def days_in(text: str, at: int, *, is_past: bool = False) -> Days | None:
     a day for which something was booked is still ahead, unless it was in the last weeks.
     """
     found = _TIME.search(text)
+    if found and is_past and (found["which_month"] or "").lower() == "from":
+        # What came from June came from a person of this name, or began then, but did not take place then.
+        found = _TIME.search(text, found.end())
     if found is None or _EVERY.search(text):
         return None
     try:
@@ -126,9 +129,7 @@ def _days(found: re.Match[str], now: datetime, *, is_past: bool) -> tuple[date, 
     if found["whole_month"]:
         month = _month_number(found["whole_month"])
         which, is_now = found["which_month"].lower(), month == today.month
-        year = _year_of(
-            (month,), (today.month,), today.year, is_past=is_past if which in ("in", "from") else which == "last"
-        )
+        year = _year_of((month,), (today.month,), today.year, is_past=is_past if which == "in" else which == "last")
         # In September, next September is not this one.
         year += is_now * ((which == "next") - (which == "last"))
         year = int(found["year_of_month"] or year)

@@ -106,13 +106,14 @@ def test_a_verb_before_a_name_is_no_relation() -> None:
     said = [
         *talk("My boyfriend is Jonas.", "My birthday is on 14 March.", session="a"),
         *talk("My brother likes Jonas.", session="b"),
+        *talk("My dentist likes Jonas. My boss recommended Jonas.", session="e"),
         *talk("My sister likes tea.", session="c"),
         *talk("My boyfriend has a boat.", session="d"),
         memory("User's boyfriend's name is Jonas."),
         memory("User's phone number is 0113 496 0456."),
     ]
     assert ids("Jonas", said) == {
-        "a0": "alias", "b0": "named", "d0": "alias", "User's boyfriend's name is Jonas.": "alias",
+        "a0": "alias", "b0": "named", "e0": "named", "d0": "alias", "User's boyfriend's name is Jonas.": "alias",
     }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ def is_replaced(older: str, newer: str) -> bool:
         ("My sister's name is Ana.", "My sister's name is Rita."),
         ("My dentist is Dr. Kaur.", "User's dentist's name is Dr. Hollis."),
         ("I work as a nurse at St Anne's hospital.", "I work at the Harbour Clinic now."),
+        ("I live on Elm St. My desk is on floor 3.", "My desk is on floor 4."),
         ("The capital of Ruritania is Strelsau.", "The capital of Ruritania is Zenda."),
         ("Kate is married to Tom.", "Kate is married to Ben."),
         ("The plant was founded by Olga Prins.", "The plant was founded by Jan Prins."),

@@ -1057,6 +1057,15 @@ def test_a_group_keeps_one_date_of_an_event(pipeline: Pipeline, first: str, seco
     assert [re.sub(r"20\d\d", "2026", one) for one in extracting.contents()] == [left]
 
 
+@pytest.mark.parametrize("said", ["moved to 12 Elm Street", "it's now at 30 degrees", "moved to Friday Harbor"])
+def test_what_moved_to_no_time_is_no_event(pipeline: Pipeline, said: str) -> None:
+    """Given an event, when something else than a time follows "moved to", then nothing is said of the event."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, "The wedding is on May 3", said)
+    extracting.sweep()
+    assert not any("moved" in one for one in extracting.contents() if "wedding" in one)
+
+
 def test_moved_alone_says_nothing_if_it_may_mean_several(pipeline: Pipeline) -> None:
     """Given two events, when something was moved, then nothing is learned of which the words do not say what it is."""
     extracting = Extracting(pipeline)

@@ -251,6 +251,14 @@ def test_the_first_of_two_days_is_the_one_that_is_dated() -> None:
 
 
 @pytest.mark.parametrize(
+    "message", ["I bought a lamp from June.", "We got the couch from April", "My neighbour is from August."]
+)
+def test_what_came_from_a_person_is_of_no_month(message: str) -> None:
+    """Given the name of a person, or of a place, that is also a month's, then it is no date of what came from there."""
+    assert not any("(" in told.content for told in find_statements(message, at=AT))
+
+
+@pytest.mark.parametrize(
     "message",
     ["I'll be head nurse from 1 December.", "I'll be head nurse from December", "I'm going to be team lead from June."],
 )
