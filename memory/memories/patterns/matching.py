@@ -172,7 +172,8 @@ LAUGHTER = re.compile(
 _LAUGHING: Final = Anchored(rf"\s{{0,3}}(?:(?:{_LAUGHTER_IN_WORDS})[\s,!.-]{{1,4}}){{1,2}}")
 # Laughter at the end is about the last clause: "I'm allergic to cats so I'll sit outside haha".
 _LAUGHED_AT: Final = re.compile(
-    rf",?\s(?:so|but)\s(?:(?!\sso\s|\sbut\s)[^,]){{3,120}}\b(?:{_LAUGHTER_IN_WORDS})\W{{0,3}}\Z", re.IGNORECASE
+    rf",?\s(?:so|but(?!\s(?:not|only|just)\b))\s(?:(?!\sso\s|\sbut\s)[^,]){{3,120}}\b(?:{_LAUGHTER_IN_WORDS})\W{{0,3}}\Z",
+    re.IGNORECASE,
 )
 # In `I prefer tea, so what can I order?`, the part before the question is a statement.
 _ASKING_CLAUSE: Final = re.compile(

@@ -228,7 +228,10 @@ _MEANS: Final = (
         rf"(?:when(?:ever)? i (?:say|write|type|talk about|mention)|by){BLANKS}{_NAME_FOR},?{BLANKS}"
         rf"i(?: always)? mean{BLANKS}{_FOR_WHAT}"
     ),
-    Anchored(rf"(?P<word>{COVER}{{3,40}}) is (?:what i call|my (?:name|word) for){BLANKS}{_FOR_WHAT}"),
+    Anchored(
+        rf"(?P<word>{COVER}{{3,40}}) is (?:what i call(?= (?:the|my|our)\b)|my (?:name|word) for"
+        rf"(?! the (?:day|week|month|year)\b)){BLANKS}{_FOR_WHAT}"
+    ),
 )
 
 
@@ -240,7 +243,10 @@ def _means(sentence: Sentence) -> Statement | None:
     start, end = found.span("meaning")
     meaning = whole(sentence.words(start, end))
     word = sentence.words(*found.span("word")).strip("\"\u201c\u201d'")
-    if not is_plain(re.sub(r"\b(?:my|our) ", "", meaning), max_words=14) or as_subject(word) == as_subject(meaning):
+    if not is_plain(re.sub(r"\b(?:my|our) ", "", meaning), max_words=14):
+        return None
+    # "When I say the truth, I mean the whole truth" only stresses it.
+    if not {"that", "this", *as_subject(meaning).split()}.isdisjoint(as_subject(word).split()[-1:]):
         return None
     return Statement(
         content=f'User means {in_third_person(meaning)} by "{word}".', kind="fact",

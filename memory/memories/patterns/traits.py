@@ -105,14 +105,15 @@ _COSTS: Final = (
 )
 # What is measured again and again: the newest value holds.
 _MEASURED: Final = (
-    r"(?:(?:height|weight|bmi|waist(?: size)?|pulse|cholesterol|blood (?:pressure|sugar)|hba1c|vo2 ?max|gpa|elo"
-    r"|handicap|credit score|body fat)|(?:[a-z]{2,12} )?(?:heart rate|rating)"
+    r"(?:(?:bmi|pulse|cholesterol|blood (?:pressure|sugar)|hba1c|vo2 ?max|gpa|elo"
+    r"|handicap|credit score|body fat)|(?:(?:resting|maximum|max) )?heart rate"
+    r"|(?:(?:chess|lichess|fide|elo|blitz|rapid|bullet|go|tennis|utr|tournament) )?rating"
     r"|(?:\d{1,3}(?:\.\d)? ?(?:k|km|miles?|m)|half[- ]marathon|marathon|mile|parkrun|deadlift|squat|bench(?: press)?) "
     r"(?:time|pb|pr|personal best|record|max))"
 )
 _MEASURE: Final = (
-    r"(?:(?:about |around |roughly )?\d{1,4}(?:[.,:/]\d{1,3}){0,2} ?(?:%|cm|m|kg|kilos?|lbs?|pounds|stone|feet|foot|ft"
-    r"|inches|min(?:utes)?|hours|mins|bpm)?(?: \d{1,2}(?: inches)?)?(?: tall)?)"
+    r"(?:(?:about |around |roughly )?\d{1,4}(?:[.,:/]\d{1,3}){0,2}(?: ?(?:%|cm|m|kg|kilos?|lbs?|pounds|stone|feet"
+    r"|foot|ft|inches|min(?:utes)?|hours|mins|bpm))?(?: \d{1,2}(?: inches)?)?(?: tall)?)"
 )
 _WEIGHT: Final = r"\d[\d.]{1,5} ?(?:kg|kilos?|lbs?|pounds|stone)"
 _LENGTH: Final = r"\d[\d.,]{0,5} ?(?:cm|m|feet|foot|ft)(?: \d{1,2}(?: inches)?)?(?: tall)?"
@@ -143,7 +144,7 @@ _AIMS: Final = (
 )
 _NAMES: Final = r"(?-i:[A-Z][a-z]{1,20}(?:, [A-Z][a-z]{1,20}){0,6}(?:,? (?:and|&) [A-Z][a-z]{1,20})?)"
 _TIME_OF_DAY: Final = (
-    r"(?:about |around )?(?:noon|midday|midnight|\d{1,2}(?:[:.]\d\d)?(?: ?[ap]\.?m\b\.?)?)"
+    r"(?:about |around )?(?:noon|midday|midnight|(?:[01]?\d|2[0-4])(?:[:.][0-5]\d)?(?: ?[ap]\.?m\b\.?)?)"
     r"(?: (?:every day|on weekdays|most days))?"
 )
 _RECURRING: Final = (
@@ -358,11 +359,14 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}}))(?:'s| is) {ADVERB}(?:severely )?allergic to{BLANKS}{_OPEN}",
         rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}}))(?:'s| is) {ADVERB}(?P<value>an? (?:vegan|vegetarian|pescatarian)"
         rf"|(?:lactose|gluten)[ -]intolerant|diabetic|c(?:o)?eliac|teetotal){_END}",
-        # A dish may be vegan, but it eats nothing.
-        rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) (?P<value>(?:can't|cannot|mustn't|doesn't|does not|is not allowed to)"
-        rf" (?:have|eat|drink|touch|tolerate) (?:any )?{words.FOODS}|never (?:eats|drinks) {words.FOODS}"
+        # A dish may be vegan, and have no eggs, but it eats nothing.
+        rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) (?P<value>(?:(?:can't|cannot|mustn't|is not allowed to) have"
+        rf"|(?:can't|cannot|mustn't|doesn't|does not|is not allowed to) (?:eat|drink|touch|tolerate))"
+        rf" (?:any )?{words.FOODS}|never (?:eats|drinks) {words.FOODS}"
         rf"|keeps (?:kosher|halal)){_END}",
-        rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) has (?P<value>an? [a-z]{{3,20}} allergy){_END}",
+        rf"(?P<who>(?-i:[A-Z][a-z]{{1,20}})) has"
+        rf" (?P<value>an? (?!(?:slight|mild|bad|severe|serious|terrible|new|strange|weird)\b)[a-z]{{3,20}}"
+        rf" allergy){_END}",
     ),
     *rules(
         _whole_match(),
@@ -449,10 +453,15 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"(?P<who>{_RELATIVES})(?:'s| is){BLANKS}{ADVERB}(?P<value>{_LENGTH}(?<= tall)){_END}",
         rf"(?P<who>{_RELATIVES}) {ADVERB}weighs{BLANKS}(?P<value>{_WEIGHT}){_END}",
     ),
-    rule(rf"(?:my|our) (?:current |new )?(?P<key>{_MEASURED}){IS}(?P<value>{_MEASURE}){_END}", _amount),
+    *rules(
+        _amount,
+        rf"(?:my|our) (?:current |new )?(?P<key>{_MEASURED}){IS}(?P<value>{_MEASURE})(?! (?:right now|at the moment)\b)"
+        rf"{_END}",
+        rf"my (?:current |new )?(?P<key>height|weight|waist){IS}(?P<value>(?:{_WEIGHT}|{_LENGTH}|\d\d ?inches)){_END}",
+    ),
     rule(
         rf"(?:the|our|my) (?P<key>(?:[a-z-]{{2,20}} ){{0,2}}?{_RECURRING})(?:'s| is| starts| begins)(?: now)?"
-        rf"(?P<value> (?:(?:on )?{_DAY_OF_WEEK}s?,? )?(?:at ){_TIME_OF_DAY}(?: on {_DAY_OF_WEEK}s?)?){_END}",
+        rf"(?P<value> (?:(?:on )?{_DAY_OF_WEEK}s,? )?at {_TIME_OF_DAY}(?: on {_DAY_OF_WEEK}s)?){_END}",
         _meeting_time,
     ),
     rule(
@@ -536,7 +545,8 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"{_RELATIVES}(?:'s| is| are){BLANKS}(?P<value>(?:an? )?(?:{words.CONDITIONS}|{_HEALTH}|{_MARITAL}|{_NO_JOB}"
         rf"|{_EMPLOYMENT}|{words.RELIGION}|{words.NATIONALITY}|{_AGE}(?:(?:, {_AGE}){{0,6}},? and {_AGE})?)){_END}",
         rf"{_RELATIVES} (?:has|have|suffers from){BLANKS}(?P<value>{words.ILLNESSES}|dementia"
-        rf"|alzheimer's(?: disease)?|cancer|an? [a-z]{{3,20}} allergy){_END}",
+        rf"|alzheimer's(?: disease)?|cancer|an? [a-z]{{3,20}}"
+        rf" allergy){_END}",
     ),
     *rules(
         _goal,

@@ -119,8 +119,8 @@ STREET: Final = (
 )
 # Who has "a nut allergy" is allergic to nuts.
 COUNTED_ALLERGENS: Final = re.compile(
-    r"(?:nut|peanut|walnut|hazelnut|almond|cashew|egg|prawn|shrimp|mushroom|kiwi|banana|avocado|cat|dog|horse|bee|wasp"
-    r"|sting|mite|dye|sulphite|sulfite)\Z",
+    r"\b(?:(?:pea|wal|hazel|chest|coco)?nut|almond|cashew|egg|prawn|shrimp|mushroom|kiwi|banana|avocado|cat|dog|horse"
+    r"|bee|wasp|sting|mite|dye|sulphite|sulfite)\Z",
     re.IGNORECASE,
 )
 # What people must not eat, or are made ill by.
@@ -164,7 +164,8 @@ more most less least another other others many much some any every few several s
 _NO_NAMES = """
 Later Back Maybe When If Anytime Asap ASAP Tomorrow Today Tonight Now Soon Crazy Old Monday Tuesday Wednesday Thursday
 Friday Saturday Sunday January February March April June July August September October November December Not Also Just
-Still God Captain Sir Boss
+Still God Captain Sir Boss Nobody Somebody Someone Everybody Everyone Anybody Anyone Dogs Cats Horses Rabbits Babies
+Toddlers Kids Children People Vegans
 """
 _MEANINGLESS_ALONE = """
 watching doing having using making eating going getting being trying wearing seeing taking buying giving playing better
