@@ -41,7 +41,7 @@ from storage.stores import Store
 from worker.app import app, use_runtime
 from worker.runtime import Runtime
 from worker.scheduling.goal_context import CONTEXT_MIN_SCORE
-from worker.settings import Settings
+from worker.settings import Settings, load_settings
 
 WORKSPACE: Final = "story"
 
@@ -196,7 +196,7 @@ def opened(settings: Mapping[str, Any]) -> Iterator[World]:
     With `REVERIE_DATABASE` it is in that database, which has to be empty, and is so again at the end.
     """
     with TemporaryDirectory(prefix="rv-story-") as folder, ExitStack() as entered:
-        chosen = Settings(data=Path(folder) / "data", log_level="warning", **settings)
+        chosen = load_settings(data=Path(folder) / "data", log_level="warning", **settings)
         if chosen.database is not None:
             from benchmarks.harness.postgres import emptied_after  # its packages are needed with PostgreSQL only
 
