@@ -36,7 +36,7 @@ from reverie.memories.types import DREAM_SWEEP as MADE_BY
 from storage.curation import EntryDraft
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
 from storage.pipeline.records import MessageRecord
-from storage.recall.claims import claims_of, replaces
+from storage.recall.claims import Claim, claims_of, replaces
 from storage.recall.days import passed_day
 from storage.recall.dependence import changes_of, newest_change
 from storage.recall.words import FILLER_WORDS, words_of
@@ -219,6 +219,7 @@ def _choose(
     """
     chosen: list[Candidate] = []
     refused: list[LeftOut] = []
+    claimed = _Claimed()
     with run.store.reading() as tx:
         undone = {memory for owner, memory in tx.curation.undone(ACTION) if owner == agent}
         limit -= tx.for_agent(agent).dreams.count_at(run.now)  # this sweep made them before it was killed
@@ -231,6 +232,8 @@ def _choose(
                 if _memory_id(agent, candidate) in excluded:
                     continue
                 found = _promotable(rows, candidate, run.now)
+                if isinstance(found, MessageRecord) and _is_outdated(rows, found, claimed, run.now):
+                    found = "outdated"
                 if isinstance(found, str):
                     run.counts[f"left_out_{found}"] += 1
                     refused.append((candidate, found.replace("_", " ")))
@@ -253,8 +256,7 @@ def _promotable(rows: AgentRepositories, candidate: Candidate, now: int) -> Memo
         message = next(iter(rows.messages.by_rows([row])), None)
         if message is None:
             return "gone"
-        refusal = refuse_message(message, rows.messages.preceding_texts([row]).get(row, ""))
-        return refusal or ("outdated" if _is_outdated(rows, message, now) else message)
+        return refuse_message(message, rows.messages.preceding_texts([row]).get(row, "")) or message
     memory = rows.memories.by_rows([candidate.source.memory_row]).get(candidate.source.memory_row)
     if memory is None or not memory.active:
         return "gone"
@@ -263,7 +265,21 @@ def _promotable(rows: AgentRepositories, candidate: Candidate, now: int) -> Memo
     return refuse_memory(memory, rows.messages.sources_of([memory.row_id]).get(memory.row_id)) or memory
 
 
-def _is_outdated(rows: AgentRepositories, message: MessageRecord, now: int) -> bool:
+class _Claimed:
+    """What the current memories of an owner claim, each with its time: read once for all candidates of a sweep."""
+
+    def __init__(self) -> None:
+        self._of_owner: dict[str | None, list[tuple[int, Claim]]] = {}
+
+    def since(self, rows: AgentRepositories, owner: str | None, at: int) -> Iterator[Claim]:
+        """Yield the claims of memories that belong to an owner, or to nobody, and were made after a time."""
+        if owner not in self._of_owner:
+            memories = (one for one in rows.memories.iterate(MemoryFilter(owner=owner)) if one.owner_user_id == owner)
+            self._of_owner[owner] = [(one.created_at, claim) for one in memories for claim in claims_of(one.content)]
+        return (claim for made_at, claim in self._of_owner[owner] if made_at > at)
+
+
+def _is_outdated(rows: AgentRepositories, message: MessageRecord, claimed: _Claimed, now: int) -> bool:
     """Return whether what a message says was corrected, replaced or changed since, or was planned for a past day.
 
     The memory made from it would be told as what holds.
@@ -277,9 +293,8 @@ def _is_outdated(rows: AgentRepositories, message: MessageRecord, now: int) -> b
     if newest_change(said, said_at, changes_of(rows.past_memories.replacements(owner))) is not None:
         return True
     claims = claims_of(said)
-    newer = rows.memories.iterate(MemoryFilter(owner=owner)) if claims else ()
-    told = (one.content for one in newer if one.owner_user_id == owner and one.created_at > said_at)
-    return any(replaces(by, claim) for content in told for by in claims_of(content) for claim in claims)
+    newer = claimed.since(rows, owner, said_at) if claims else ()
+    return any(replaces(by, claim) for by in newer for claim in claims)
 
 
 def _owner(rows: AgentRepositories, message: MessageRecord) -> str | None:

@@ -25,6 +25,7 @@ from reverie.errors import StoreUnavailable
 from storage.curation import CurationLog
 from storage.memories.memories import Memories
 from storage.memories.records import NewMemory
+from storage.recall.claims import Claim, claims_of
 from storage.recall.events import NewRecall
 from storage.stores import Stores
 from storage.upkeep.dreams import Dreams
@@ -118,6 +119,32 @@ def test_what_was_said_twice_and_then_replaced_becomes_no_memory(dreamer: Dreame
 
     assert dreamer.dream()["left_out_outdated"] == 2
     assert [one.owner_user_id for one in dreamer.all_memories() if one.source == "dream"] == ["luis"]
+
+
+def test_what_memories_claim_is_read_once_for_all_messages_and_not_while_others_wait_to_write(
+    dreamer: Dreamer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given messages that may be outdated, then a sweep reads each newer memory once, before it begins to write."""
+    said = [f"My {thing} is in room {number}." for number, thing in enumerate(("desk", "printer", "kettle"))]
+    tell(dreamer, *said, user="kate")
+    told = [f"The fern of shelf {number} is green." for number in range(20)]
+    with dreamer.store.writing() as tx:
+        for content in told:
+            new = NewMemory(id=content, content=content, created_at=dreamer.now(), owner_user_id="kate")
+            tx.for_agent("ana").memories.add(new, now=dreamer.now())
+    dreamer.settle()
+    for content in said:
+        dreamer.make_hot(content)
+    read: list[str] = []
+
+    def noted(text: str) -> tuple[Claim, ...]:
+        read.append(text)
+        return claims_of(text)
+
+    monkeypatch.setattr("memory.upkeep.dream_sweep.claims_of", noted)
+
+    assert dreamer.dream()["made_of_messages"] == len(said)
+    assert sorted(text for text in read if text in told) == sorted(told)
 
 
 def test_only_the_recalls_of_the_lookback_count(dreamer: Dreamer) -> None:
