@@ -139,7 +139,7 @@ class Group:
         noun: str,
         help: str,
         *,
-        finds: type[Call[Any]] | None = None,
+        finds: type[Call[Any]] | _Finds | None = None,
         asks: str | None = None,
         done: str = "Deleted.",
         **form: Any,

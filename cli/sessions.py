@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 import typer
@@ -23,7 +24,7 @@ from cli.output import (
     write_export,
 )
 from reverie.counts import counted
-from reverie.errors import NotFound, Rejected
+from reverie.errors import Forbidden, NotFound, Rejected
 from reverie.recall.calls import RestoreSession, SearchSessions
 from reverie.recall.types import FoundSessions, Restored
 from reverie.sessions import calls, types
@@ -154,12 +155,22 @@ def export_session(
     write_export(document, output, "message", len(document.messages), as_json=as_json)
 
 
+def _find_session(command: Invocation, call: calls.ForgetSession) -> None:
+    """Raise `NotFound` if there is no such session, unless something waits to be stored that may be its messages."""
+    try:
+        command.send(calls.GetSession(call.session, user=call.user))
+    except NotFound:
+        with suppress(Forbidden):  # without the right to see whether something waits, the question is asked
+            if not any(inbox.size for inbox in command.pipeline_status().inboxes):
+                raise
+
+
 sessions.deletes(
     "delete",
     calls.ForgetSession,
     "session",
     "Delete a session for good: its messages, chunks, vectors and index entries, and messages still in the inbox.",
-    finds=calls.GetSession,
+    finds=_find_session,
     arguments=("session",),
 )
 

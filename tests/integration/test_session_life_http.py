@@ -73,6 +73,13 @@ def test_a_session_is_started_ended_and_put_aside(here: Runtime, ana: Reverie) -
     assert (ana.memories.list(), ana.sessions.list(status="archived")) == ([], [])
 
 
+def test_a_session_whose_messages_still_wait_is_asked_about(ana: Reverie, reverie: CommandLine) -> None:
+    """Given a message that is accepted and not yet stored, then deleting its session asks first."""
+    ana.ingest("waiting", {"role": "user", "content": "The safe is behind the map."})
+    ended = reverie("sessions", "delete", "waiting")
+    assert (ended.code, "--yes" in ended.err) == (1, True), ended.err
+
+
 def test_reading_makes_no_workspace(here: Runtime, ana: Reverie) -> None:
     """Given nothing stored, then reads answer as for what is empty, and no file is made."""
     assert ana.scratchpads.get("s") == []
