@@ -139,10 +139,12 @@ export class Reverie {
       const after = Number(response.headers.get("retry-after") ?? NaN);
       if (![429, 503].includes(response.status) || !(Date.now() + after * 1000 < deadline)) return response;
       await response.body?.cancel();
+      given?.throwIfAborted();
       await new Promise<void>((resolve, reject) => {
-        const timer = setTimeout(resolve, Math.max(100, after * 1000));
-        given?.addEventListener("abort", () => (clearTimeout(timer), reject(given.reason)), { once: true });
-        if (given?.aborted) (clearTimeout(timer), reject(given.reason));
+        const cancel = () => (clearTimeout(timer), reject(given!.reason));
+        const go = () => (given?.removeEventListener("abort", cancel), resolve());
+        const timer = setTimeout(go, Math.max(100, after * 1000));
+        given?.addEventListener("abort", cancel, { once: true });
       });
     }
   }

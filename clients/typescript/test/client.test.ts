@@ -75,6 +75,19 @@ test("a signal cancels a call, also one that waits for a busy server", async () 
   assert.equal(calls.length, 1);
 });
 
+test("a signal that lives on keeps nothing of calls that have ended", async () => {
+  const { signal } = new AbortController();
+  let listeners = 0;
+  const add = signal.addEventListener.bind(signal), remove = signal.removeEventListener.bind(signal);
+  signal.addEventListener = (...given: Parameters<typeof add>) => (listeners++, add(...given));
+  signal.removeEventListener = (...given: Parameters<typeof remove>) => (listeners--, remove(...given));
+  let tries = 0;
+  const busy: typeof fetch = () =>
+    Promise.resolve(tries++ ? Response.json({}) : new Response("{}", { status: 503, headers: { "retry-after": "0" } }));
+  await new Reverie({ ...options, fetch: busy }).status({}, { signal });
+  assert.deepEqual([tries, listeners], [2, 0]);
+});
+
 test("a request whose connection broke is sent again, with the same key", async () => {
   const keys: string[] = [];
   const flaky: typeof fetch = (url, request) => {
