@@ -174,8 +174,10 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
     for found in folded:
         if found.key in results:
             results[found.key].folded.setdefault(_key(found.text), found.hit)
-    ordered = newest_first(answers_first([_with_duplicates(found) for found in results.values()]))[: request.limit]
-    return with_later_changes(ordered, candidates.replacements, now=now)
+    found_results = [_with_duplicates(found) for found in results.values()]
+    if request.mode == "hybrid":  # a single retriever is asked for its own order
+        found_results = answers_first(found_results)
+    return with_later_changes(newest_first(found_results)[: request.limit], candidates.replacements, now=now)
 
 
 # A text that asks, and says nothing else.

@@ -87,6 +87,8 @@ class Life:
         turns = [
             f"I live in {choice.choice(PLACES)} at number {choice.randrange(99)}, in a blue house" for _ in range(30)
         ]
+        # No later turn replaces this one, so that a dream sweep may promote it.
+        turns[0] = f"The garden near {choice.choice(PLACES)} has {choice.randrange(99)} old olive trees and a well"
         turns[-1] = f"My name is {choice.choice(('Kim', 'Lou', 'Sam'))} and I live in {choice.choice(PLACES)}."
         messages = [{"id": f"m{n}", "content": turn, "sequence": n + 1} for n, turn in enumerate(turns)]
         for session in ("s", "t"):

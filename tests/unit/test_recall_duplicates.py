@@ -125,8 +125,11 @@ def test_the_answer_comes_before_the_question_that_was_asked_before(pipe: Pipeli
         {"content": "Put the spare key back. Where is it?"}, {"role": "assistant", "content": "Key."}, session="more"
     )
     pipe.settle()
-    found = pipe.found(asked, session="q")
+    found = pipe.found(asked, session="q", mode="hybrid")
     assert found == ["The spare key is in the blue pot.", asked]
-    assert pipe.found(asked, session="q", limit=1) == found[:1]
-    assert pipe.found("Where is the spare key of the shed?", session="same speaker")[0].startswith("Where")
-    assert pipe.found("Put the spare key back. Where is it?", session="more")[0].startswith("Put")
+    assert pipe.found(asked, session="q", limit=1, mode="hybrid") == found[:1]
+    assert pipe.found(asked, session="q", mode="vector") == found[::-1]
+    assert pipe.found("Where is the spare key of the shed?", session="same speaker", mode="hybrid")[0].startswith(
+        "Where"
+    )
+    assert pipe.found("Put the spare key back. Where is it?", session="more", mode="hybrid")[0].startswith("Put")
