@@ -284,16 +284,17 @@ def _is_outdated(rows: AgentRepositories, message: MessageRecord, claimed: _Clai
 
     The memory made from it would be told as what holds.
     """
-    said, said_at, owner = message.content, message.created_at, _owner(rows, message)
-    if passed_day(said, said_at, now=now) is not None:
+    owner = _owner(rows, message)
+    if passed_day(message.content, message.created_at, now=now) is not None:
         return True
     next_one = rows.messages.said_next(message)
-    if next_one and (is_taken_back(next_one) or corrected(said, next_one) is not None):
+    if next_one and (is_taken_back(next_one) or corrected(message.content, next_one) is not None):
         return True
-    if newest_change(said, said_at, changes_of(rows.past_memories.replacements(owner))) is not None:
+    changes = changes_of(rows.past_memories.replacements(owner))
+    if newest_change(message.content, message.created_at, changes) is not None:
         return True
-    claims = claims_of(said)
-    newer = claimed.since(rows, owner, said_at) if claims else ()
+    claims = claims_of(message.content)
+    newer = claimed.since(rows, owner, message.created_at) if claims else ()
     return any(replaces(by, claim) for by in newer for claim in claims)
 
 

@@ -204,15 +204,8 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
     channel = request.channel if request.channel is not None else own_channel
     visible, nearest, degraded = None, list[str](), _NO_QUERY
     if session.query:
-        visible = recall(_all_visible(session.query, request))
+        visible = _recall_visible(recall, session.query, request)
         degraded = visible.response.degraded
-        if request.ranking == "recall":
-
-            def by_words(words: str) -> RecallOutcome:
-                return recall(_by_words(words, request))
-
-            visible = follow_names(session.query, visible, by_words)
-            visible = with_diets(session.query, visible, by_words, least=request.min_best)
         if not session.has_only_recent:
             within = recall(_within_session(session.query, request))
             # Without vectors, those are near whose words are relevant.
@@ -255,6 +248,18 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         recalled=visible,
         held_back=held_back,
     )
+
+
+def _recall_visible(recall: Recall, query: str, request: ContextRequest) -> RecallOutcome:
+    """Return what fits the query in all that may be seen, with what its names and its guests' diets lead to."""
+
+    def by_words(words: str) -> RecallOutcome:
+        return recall(_by_words(words, request))
+
+    found = recall(_all_visible(query, request))
+    if request.ranking != "recall":
+        return found
+    return with_diets(query, follow_names(query, found, by_words), by_words, least=request.min_best)
 
 
 def _key(candidate: Candidate) -> tuple[str, str]:
