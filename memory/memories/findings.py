@@ -21,7 +21,7 @@ from blake3 import blake3
 from memory.conversion import convert
 from memory.memories.concept_tags import SEEN_BY_ALL, concept_tags, sensitive_kind
 from memory.memories.memories import add_in_history
-from memory.memories.patterns.corrections import corrected, is_taken_back
+from memory.memories.patterns.corrections import corrected, is_taken_back, with_own_corrections
 from memory.memories.patterns.instruction_sentences import takes_back
 from memory.memories.patterns.instructions import find_instructions, find_revocations
 from memory.memories.patterns.matching import Statement, is_game
@@ -111,6 +111,7 @@ def found_by_patterns(
         if next_one is not None and mended is not None:
             evidence, resolved = [message.id, next_one.id], replace(next_one, content=mended)
         named, said_before = names[message.name or ""], last.get(message.name or "", "")
+        resolved = replace(resolved, content=with_own_corrections(resolved.content))
         if (speaker := message.name or "User") in lost and _FOUND_IT.match(resolved.content):
             resolved = replace(resolved, content=_FOUND_IT.sub(f"I found my {lost.pop(speaker)}", resolved.content, 1))
         resolved = replace(resolved, content=_with_event(resolved.content, events))

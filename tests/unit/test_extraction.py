@@ -23,7 +23,7 @@ from memory.lifecycle.curation import undo_entry
 from memory.memories.agent_memories import forget_in_account
 from memory.memories.extraction import SessionReader
 from memory.memories.extraction_windows import Window
-from memory.memories.patterns.corrections import corrected
+from memory.memories.patterns.corrections import corrected, with_own_corrections
 from memory.pipeline.dead_letters import replay
 from reverie import contract
 from reverie.clock import now_micros
@@ -418,6 +418,8 @@ def test_nothing_is_learned_from_what_the_next_message_takes_back(pipeline: Pipe
         ("im allergic to peanuts lol", "sorry i meant tree nuts, not peanuts", "User is allergic to tree nuts."),
         ("I'm allergic to peanuts.", "Oops, not peanuts, cashews", "User is allergic to cashews."),
         ("My dog's name is Rex.", "No wait, it's Max, not Rex", "User's dog's name is Max."),
+        ("My dog's name is Rex.", "no, I meant Max", "User's dog's name is Max."),
+        ("My number is 0117 496 0122.", "No, I meant 0117 496 0123.", "User's number is 0117 496 0123."),
     ],
 )
 def test_what_the_next_message_corrects_is_learned_with_the_new_value(
@@ -444,6 +446,8 @@ def test_what_the_next_message_corrects_is_learned_with_the_new_value(
         ("Choir is at 10am on Tuesday.", "no, 11am", "Choir is at 11am on Tuesday."),
         ("I make about 6,000 a month.", "Sorry, 5,000.", "I make about 5,000 a month."),
         ("I got a 1.3 in botany", "wait no a 1.7", "I got a 1.7 in botany"),
+        ("I have two kids.", "actually three", "I have three kids."),
+        ("I live in Oslo.", "sorry, Dave", None),
         ("I have 2 dogs and 3 cats.", "sorry, 4", None),
         ("Choir is on Tuesday, 12 May.", "sorry, Wednesday", None),
         ("Choir is on 3 May, and the trip on 4 June.", "sorry, July", None),
@@ -453,6 +457,34 @@ def test_what_the_next_message_corrects_is_learned_with_the_new_value(
 )
 def test_a_corrected_time_replaces_the_time_of_the_same_form(said: str, correction: str, expected: str | None) -> None:
     assert corrected(said, correction) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("My birthday is May 3. Wait no, May 4.", "My birthday is May 4."),
+        ("I live in Oslo, no wait, Bergen. I work at Acme.", "I live in Bergen. I work at Acme."),
+        ("I live in Oslo, I mean Bergen.", "I live in Bergen."),
+        ("My flight is at 6:40, make that 7:10.", "My flight is at 7:10."),
+        ("I'm 34... no wait, 35.", "I'm 35."),
+        ("I'm vegan. Scratch that.", "."),
+        ("I'm allergic to bees, no wait, wasps.", "."),
+        ("I like it, I mean who doesn't.", "I like it, I mean who doesn't."),
+        ("I ran 5 km. Actually, 2 of them were uphill.", "I ran 5 km. Actually, 2 of them were uphill."),
+        ("I work at Acme. No, it's not far.", "I work at Acme. No, it's not far."),
+        ("Sorry, I meant the 14th, not the 12th.", "Sorry, I meant the 14th, not the 12th."),
+    ],
+)
+def test_a_message_that_corrects_itself_is_read_with_the_new_value(message: str, expected: str) -> None:
+    """Given a value and its correction in one message, then the correction holds; what has no other value goes."""
+    assert with_own_corrections(message) == expected
+
+
+def test_the_value_before_a_correction_in_one_message_is_not_learned(pipeline: Pipeline) -> None:
+    extracting = Extracting(pipeline)
+    tell(pipeline, "My birthday is May 3. Wait no, May 4.")
+    extracting.sweep()
+    assert extracting.contents() == ["User's birthday is May 4."]
 
 
 @pytest.mark.parametrize(

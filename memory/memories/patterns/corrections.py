@@ -1,12 +1,14 @@
 """Finds messages that correct what their sender has just said, and says it with the new value.
 
 "I'm allergic to peanuts" and then "sorry, I meant tree nuts, not peanuts" say together "I'm allergic to tree nuts". If
-the correction does not tell which words the new value replaces, nothing is learned from either message.
+the correction does not tell which words the new value replaces, nothing is learned from either message. The same holds
+for a message that corrects itself.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
@@ -21,6 +23,8 @@ from memory.memories.patterns.matching import (
 
 _MAX_WORDS: Final = 15
 _MAX_WORDS_BEFORE_JOKE: Final = 3
+# How many times a message may correct itself.
+_MAX_OWN: Final = 3
 _OPENER: Final = r"(?:(?:oh|ah|oops|whoops|sorry|no|nope|wait|actually|hang on|correction|my bad)[\s,!.:-]{1,3}){1,3}"
 _CORRECTS = re.compile(
     rf"\A\s{{0,3}}{_OPENER}(?:i meant?\b|make that\b|not\s"
@@ -30,11 +34,27 @@ _CORRECTS = re.compile(
     re.IGNORECASE,
 )
 _NEW_VALUE = Anchored(
-    rf"\s{{0,3}}(?:{_OPENER}(?:(?:i meant?(?: to say)?|make that|(?:it|that)(?:'s| is))\s)?|i meant(?: to say)?\s)"
+    rf"\s{{0,3}}(?:{_OPENER}(?:(?:i meant?(?: to say)?|make that|(?:it|that)(?:'s| is))\s)?"
+    r"|(?:i meant?(?: to say)?|make that|or rather|scra(?:tch|p) that,?)\s)"
     r"(?:not (?P<old_first>[^,;]{1,40}?)[,;]?\s(?:but\s|it's\s)?)?(?P<new>(?:[^,;]|(?<=\d),(?=\d)){1,40}?)"
     r"(?:,?\s(?:and\s)?(?:not|instead of) (?P<old>[^,;]{1,40}?))?\s{0,3}\Z"
 )
-_NUMBER: Final = re.compile(r"(?<![\w.])(?P<number>\d[\d.,]{0,12}(?<=\d))(?!\w)")
+_NUMBER: Final = re.compile(
+    r"(?<![\w.])(?P<number>\d(?:[\d.,]|[ -](?=\d)){0,20}(?<=\d)"
+    r"|(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b)(?!\w)",
+    re.IGNORECASE,
+)
+_NAME: Final = r"[A-Z][\w'-]{1,20}(?: [A-Z][\w'-]{1,20}){0,2}"
+_LATER_NAME: Final = re.compile(rf"(?<=[a-z,] ){_NAME}")
+# How a correction within a sentence begins. Without `surely`, such words often correct nothing.
+_TURNS_BACK = re.compile(
+    r"(?:[,;\u2013\u2014]|\s-{1,2})\s{1,3}(?=(?P<surely>no,? wait|wait,? no|scra(?:tch|p) that|make that"
+    r"|(?:sorry|oops|no|wait),? (?:i meant?|make that|not|it's)|i meant)\b|(?:i mean|sorry|oops|actually|or rather)\b)",
+    re.IGNORECASE,
+)
+_SURELY = re.compile(r"\b(?:i meant?|or rather|make that|no,? wait|wait,? no|scra(?:tch|p) that)\b", re.IGNORECASE)
+_TURNS = Anchored(rf"\s{{0,3}}(?:{_OPENER}|i meant?\b|scra(?:tch|p) that\b|make that\b|or rather\b)")
+_ONLY_OPENS = Anchored(rf"\s{{0,3}}(?:{_OPENER})?\Z")
 # The parts of a time, each with its number or name; a correction may name some of them only.
 _PARTS_OF_A_TIME: Final = tuple(
     re.compile(rf"\b{part}(?![\w'])", re.IGNORECASE)
@@ -73,12 +93,48 @@ def corrected(message: str, correction: str) -> str | None:
     if with_time is not None:
         return with_time if old is None or old.lower() in message.lower() else None
     numbers = list(_NUMBER.finditer(message))
-    if old is None and len(numbers) == 1 and (number := re.fullmatch(rf"(?:an? )?{_NUMBER.pattern}", new)):
+    if (
+        old is None
+        and len(numbers) == 1
+        and (number := re.fullmatch(rf"(?:an? )?{_NUMBER.pattern}", new, re.IGNORECASE))
+    ):
         return message[: numbers[0].start()] + number["number"] + message[numbers[0].end() :]
     if old is not None:
         places = list(re.finditer(rf"\b{re.escape(old)}\b", message, re.IGNORECASE))
         return message[: places[0].start()] + new + message[places[0].end() :] if len(places) == 1 else None
+    known = list(_LATER_NAME.finditer(message))
+    if len(known) == 1 and _SURELY.search(remark) and re.fullmatch(_NAME, new):
+        return message[: known[0].start()] + new + message[known[0].end() :]
     return None
+
+
+def with_own_corrections(message: str) -> str:
+    """Return a message with the values to which it corrects itself: "my birthday is May 3. Wait no, May 4".
+
+    What it takes back without a value that can be put in its place is left out.
+    """
+    for _ in range(_MAX_OWN):
+        ends = list(ABBREVIATED_END.finditer(message))
+        turns = [(end.start(), end.end(), False) for end in ends]
+        turns += [(turn.start(), turn.end(), turn["surely"] is not None) for turn in _TURNS_BACK.finditer(message)]
+        mended = next(filter(None, (_mended_at(message, ends, *turn) for turn in sorted(turns))), None)
+        if mended is None:
+            break
+        message = mended
+    return message
+
+
+def _mended_at(message: str, ends: Sequence[re.Match[str]], turn: int, begins: int, surely: bool) -> str | None:
+    """Return a message with its correction that `begins` behind a `turn`; None if that corrects nothing."""
+    start = max((end.end() for end in ends if end.end() <= turn), default=0)
+    stop = min((end.start() for end in ends if end.start() >= begins), default=len(message))
+    said, remark = message[start:turn].strip(), message[begins:stop]
+    if not said or _ONLY_OPENS.match(f"{said} ") or not _TURNS.match(remark):
+        return None
+    new = corrected(said, remark)
+    if new is None and not surely and not is_taken_back(remark):
+        return None
+    return f"{message[:start]}{' ' if start else ''}{new or ''}{message[stop:]}"
 
 
 def _with_time(message: str, new: str) -> str | None:

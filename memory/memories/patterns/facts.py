@@ -10,13 +10,16 @@ from memory.memories.patterns import vocabulary as words
 from memory.memories.patterns.matching import (
     ADVERB,
     BLANKS,
+    COVER,
     END,
     I_AM,
     IS,
     REST,
     VALUE,
+    Anchored,
     PatternMatch,
     Rule,
+    Sentence,
     Statement,
     as_subject,
     is_name,
@@ -24,7 +27,7 @@ from memory.memories.patterns.matching import (
     rule,
     rules,
 )
-from memory.memories.patterns.told import in_third_person
+from memory.memories.patterns.told import in_third_person, whole
 from storage.recall.chunk_sources import HOME
 
 # `the north of ...` is not part of the name of a place.
@@ -66,9 +69,12 @@ def _whole(match: PatternMatch, key: str, content: str, *, importance: float = 0
     return _fact(match, key, match.whole, content, importance=importance, quote=match.quote(match.whole))
 
 
+# Nobody has been older than 122 years.
+_MAX_AGE: Final = 122
 # Where people live in a manner of speaking, and what they are moved to other than a town.
 _NO_TOWN = re.compile(
-    r"(?:fear|hope|peace|denial|sin|harmony|luxury|poverty|exile|limbo|chaos|misery|squalor|reality|darkness|silence"
+    r"(?:mars|jupiter|venus|narnia|hogwarts|neverland|wonderland|gotham|heaven|hell|space"
+    r"|fear|hope|peace|denial|sin|harmony|luxury|poverty|exile|limbo|chaos|misery|squalor|reality|darkness|silence"
     r"|love|pain|pajamas|pyjamas|jeans|shorts|leggings|hoodies|(?:\w{1,15} )?(?:times|\w{0,10}pants)|meetings|recovery"
     r"|town|campus|student|suburbia|dorms|separate|different|constant|sales|marketing|management|finance|remote"
     r"|tears|nights|days|part|full|bed|plan|another|my|an?|the|our|your|their|this|that|these|those|some|one|two"
@@ -250,7 +256,9 @@ def _profession(match: PatternMatch) -> Statement:
     return _whole(match, "job", f"User is {match.whole}.")
 
 
-def _age(match: PatternMatch) -> Statement:
+def _age(match: PatternMatch) -> Statement | None:
+    if match.whole.isdecimal() and int(match.whole) > _MAX_AGE:
+        return None
     return _whole(match, "age", f"User is {match.whole} years old.", importance=0.6)
 
 
@@ -301,6 +309,43 @@ HOW_TO_ADDRESS: Final[tuple[Rule, ...]] = (
     ),
     rule(rf"my pronouns are{BLANKS}(?P<value>\w{{1,40}}/\w{{1,40}}(?:/\w{{1,40}})?){END}", _pronouns),
 )
+# Names of the user's own: when I say "the lab", I mean the garage; by "the kids" I mean my dogs.
+_NAME_FOR: Final = (
+    rf"(?P<word>{COVER}{{3,40}}|(?:the|my|our) [a-z][\w'-]{{1,20}}(?: [a-z][\w'-]{{1,20}})?|(?-i:[A-Z]{{2,8}}))"
+)
+_FOR_WHAT: Final = r"(?P<meaning>(?:the|my|our|an?|(?-i:[A-Z]))[\w ,&/'-]{2,80})"
+_MEANS: Final = (
+    Anchored(
+        rf"(?:when(?:ever)? i (?:say|write|type|talk about|mention)|by){BLANKS}{_NAME_FOR},?{BLANKS}"
+        rf"i(?: always)? mean{BLANKS}{_FOR_WHAT}"
+    ),
+    Anchored(
+        rf"(?P<word>{COVER}{{3,40}}) is (?:what i call(?= (?:the|my|our)\b)|my (?:name|word) for"
+        rf"(?! the (?:day|week|month|year)\b)){BLANKS}{_FOR_WHAT}"
+    ),
+)
+
+
+def means(sentence: Sentence) -> Statement | None:
+    """Return what the user means by a name of their own."""
+    found = next((found for pattern in _MEANS if (found := pattern.match(sentence.text)) is not None), None)
+    if found is None:
+        return None
+    start, end = found.span("meaning")
+    meaning = whole(sentence.words(start, end))
+    word = sentence.words(*found.span("word")).strip("\"\u201c\u201d'")
+    if not is_plain(re.sub(r"\b(?:my|our) ", "", meaning), max_words=14):
+        return None
+    # "When I say the truth, I mean the whole truth" only stresses it.
+    if not {"that", "this", *as_subject(meaning).split()}.isdisjoint(as_subject(word).split()[-1:]):
+        return None
+    return Statement(
+        content=f'User means {in_third_person(meaning)} by "{word}".', kind="fact",
+        quote=sentence.words(0, start + len(meaning)), subject=f"means by {as_subject(word)}", confidence=0.9,
+        importance=0.7, lifetime="long_term",
+    )  # fmt: skip
+
+
 RULES: Final[tuple[Rule, ...]] = (
     rule(rf"my (?P<key>{words.ATTRIBUTES_OF_NAMES}){IS}{VALUE}", _name_of_user),
     rule(

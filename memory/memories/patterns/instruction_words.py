@@ -76,6 +76,25 @@ CODING: Final = (
     r"|mysql|sqlite|mongodb|redis|kafka|nginx|graphql|grpc|tailwind|webpack|next\.?js|node\.?js|vim|neovim|vs code"
     r"|debugging|logging|migrations|stack traces?|endpoints?|rebasing|merging|committing)"
 )
+# What people who work on code keep to in all of it. Without an article it means all of them: not `in the tests`.
+NAMES_AND_TEXTS: Final = (
+    r"(?:commit messages?|branch names|pull requests|prs|(?:variable|function|file|test) names|docstrings"
+    r"|(?:log|error) messages)"
+)
+OF_CODE: Final = rf"(?:{NAMES_AND_TEXTS}|commits|tests|code|comments|docs|migrations)"
+# Steps that come again and again in such work.
+_STEP: Final = r"(?:commit|push|merg|deploy|releas|refactor|rebas)"
+_STEP_WITH_OBJECT: Final = r"(?:delet|remov|install|add|chang|edit|creat|renam|mov|upgrad|updat)"
+_OBJECT: Final = (
+    r"(?: (?:the|an?|any|new|existing|more)){0,2} (?:files?|folders?|dependenc(?:y|ies)|packages?|librar(?:y|ies)"
+    r"|tables?|columns?|branch(?:es)?|migrations?|the database|code|apis?|endpoints?|features?|functions?)"
+)
+BEFORE_STEPS: Final = rf"before (?:(?:{_STEP}|committ)ing|{_STEP_WITH_OBJECT}ing(?:{_OBJECT}|(?=[.!]?\Z)))\b"
+AT_EACH_STEP: Final = (
+    rf"(?:(?:before|after|when(?:ever)?|every time|each time) (?:you )?(?:(?:{_STEP}|committ)(?:e|ing)?"
+    rf"|{_STEP_WITH_OBJECT}(?:e|ing)?{_OBJECT})\b"
+    rf"|(?:before|after) (?:each|every|any) (?:{_STEP}(?:e|ment)?|change|edit)\b)"
+)
 # Things that people want in no answer, whatever it is about.
 STYLE: Final = (
     r"(?:emojis?|jargon|slang|acronyms?|abbreviations|exclamation marks|all caps|hashtags?|disclaimers|pleasantries"

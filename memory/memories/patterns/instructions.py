@@ -250,6 +250,14 @@ _YOURS: Final = _forms(
     rf"{_PLEASE}(?:ask|check with|confirm with|consult|warn|tell) me (?:first )?before (?:you |any "
     rf"|every |making |doing |\w{{1,40}}ing )(?!leave|go\b){REST}",
     rf"when in doubt,?{_MAIN}(?:ask|say|tell|check)\b{REST}",
+    rf"{_PLEASE}(?:make sure|be sure)(?: that)? (?:you |to )(?:always )?{words.ANY_VERB}\b{REST}"
+    rf"\b{words.AT_EACH_STEP}{REST}",
+    rf"{_PLEASE}(?:ask|check|confirm)(?: with me| me)?(?: first)? {words.BEFORE_STEPS}{REST}",
+    rf"{words.NAMES_AND_TEXTS} (?:should|must|need to|have to) (?:always |never )?(?:be|use|have|follow|start|end|say)"
+    rf"\b{REST}",
+    rf"(?P<rest>{_PLEASE}no (?:more )?{words.MANNER} in (?:(?:your|any|the|my) )?{words.OF_CODE}){_LATER}",
+    rf"{_PLEASE}{_NOT} (?:use|mock|add|put|write|include|leave|hard-?code|catch|mention) [^,]{{2,60}}"
+    rf" in {words.OF_CODE}{_LATER}",
     rf"{_PLEASE}use (?:they/them|she/her|he/him|[a-z]{{1,40}}/[a-z]{{1,40}})(?: pronouns)? for me\b{REST}",
     rf"{_PLEASE}don't use {words.MANNER}[^,]{{0,400}} (?:with|to|for) me\b{REST}",
 )
@@ -269,6 +277,10 @@ _MANNERS: Final = _forms(
     r"|cite (?:your |all (?:your )?)?sources|(?:write|give)(?: me)? (?:shorter|longer|simpler) (?:answers|replies)"
     rf"|be (?:{words.BEARING}(?: and |, )){{0,2}}{words.BEARING}(?: with me)?)){_LATER}",
     rf"(?P<rest>{_SHORT_ANSWERS}),?{BLANKS}please[.!]{{0,40}}$",
+    rf"(?P<rest>{_PLEASE}use (?:{words.MANNER}|{words.CODING}) everywhere){_LATER}",
+    r"assume i(?:'m| am) (?:an? )?(?:beginner|expert|new to|experienced|familiar with)\b"
+    r"(?!.{0,99}\b(?:that|and)\b).{0,99}",
+    r"assume (?:that )?i (?:already )?(?:know|understand) (?!the\b|that\b|how\b|what\b|my\b|this\b|it\b)[^,]{2,60}",
     # These are about the agent's answers only if they stand alone: to people one says them with a name or a reason.
     rf"(?P<rest>{_PLEASE}(?:keep it (?:{words.BEARING}|short|simple|professional|light|casual)"
     rf"|be (?:always )?(?:[a-z]{{3,20}} and )?[a-z]{{3,20}} with me"
@@ -309,7 +321,8 @@ _KINDS: Final[tuple[tuple[MemoryKind, tuple[Anchored, ...]], ...]] = (
 _OF_THIS_TASK = re.compile(
     r"\b(?:in|for|of|on|to) (?:this|the|that) (?:(?!future)\w{1,40} )?(?:one|case|caption|letter|essay|story|poem|task"
     r"|exercise|script|game|scene|song|article|mail|e-?mail|post|question|message|section|paragraph|chapter|document"
-    r"|problem|app|website|program)\b|\b(?:right|just|for) now\b|\bthis time\b|\bimmediately\b|\btonight\b"
+    r"|problem|app|website|program|form|page|screen|dialog)\b"
+    r"|\b(?:right|just|for) now\b|\bthis time\b|\bimmediately\b|\btonight\b"
     r"|(?<!from )(?<!starting )(?<!as of )\btoday\b(?!')"
     r"|(?<!from )(?<!starting )(?<!as of )\bnow$",
     re.IGNORECASE,

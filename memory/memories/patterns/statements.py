@@ -218,43 +218,6 @@ _REMIND = Anchored(
 _OWN = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|my|me|mine|we|we're|we've|we'll|our|us)\b", re.IGNORECASE)
 _VAGUE = Anchored(r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b")
 _YOU = re.compile(r"\b(?:you|your|you're|yourself|u)\b", re.IGNORECASE)
-# Names of the user's own: when I say "the lab", I mean the garage; by "the kids" I mean my dogs.
-_NAME_FOR: Final = (
-    rf"(?P<word>{COVER}{{3,40}}|(?:the|my|our) [a-z][\w'-]{{1,20}}(?: [a-z][\w'-]{{1,20}})?|(?-i:[A-Z]{{2,8}}))"
-)
-_FOR_WHAT: Final = r"(?P<meaning>(?:the|my|our|an?|(?-i:[A-Z]))[\w ,&/'-]{2,80})"
-_MEANS: Final = (
-    Anchored(
-        rf"(?:when(?:ever)? i (?:say|write|type|talk about|mention)|by){BLANKS}{_NAME_FOR},?{BLANKS}"
-        rf"i(?: always)? mean{BLANKS}{_FOR_WHAT}"
-    ),
-    Anchored(
-        rf"(?P<word>{COVER}{{3,40}}) is (?:what i call(?= (?:the|my|our)\b)|my (?:name|word) for"
-        rf"(?! the (?:day|week|month|year)\b)){BLANKS}{_FOR_WHAT}"
-    ),
-)
-
-
-def _means(sentence: Sentence) -> Statement | None:
-    """Return what the user means by a name of their own."""
-    found = next((found for pattern in _MEANS if (found := pattern.match(sentence.text)) is not None), None)
-    if found is None:
-        return None
-    start, end = found.span("meaning")
-    meaning = whole(sentence.words(start, end))
-    word = sentence.words(*found.span("word")).strip("\"\u201c\u201d'")
-    if not is_plain(re.sub(r"\b(?:my|our) ", "", meaning), max_words=14):
-        return None
-    # "When I say the truth, I mean the whole truth" only stresses it.
-    if not {"that", "this", *as_subject(meaning).split()}.isdisjoint(as_subject(word).split()[-1:]):
-        return None
-    return Statement(
-        content=f'User means {in_third_person(meaning)} by "{word}".', kind="fact",
-        quote=sentence.words(0, start + len(meaning)), subject=f"means by {as_subject(word)}", confidence=0.9,
-        importance=0.7, lifetime="long_term",
-    )  # fmt: skip
-
-
 _SECRET = re.compile(
     r"\b(?:pass(?:word|code|phrase|wd)|pin|cvv|cvc|secret|token|api[ -]?key|private key|ssn|social security|card number"
     r"|iban|credentials?)\b",
@@ -448,6 +411,7 @@ _PROFESSION_ALONE: Final = (
     rf"{words.PROFESSIONS} (?:at|on|in|for)"
     rf" (?:the|an?|(?-i:[A-Z]))(?!.{{0,400}}\b{_HAS_A_VERB}\b)"
 )
+_JUST: Final = r"(?:(?:just|finally|recently|officially|also) ){0,2}"
 # What people leave out where a sentence begins: "dentist tomorrow at 9", "last shift is 8 May", "sold it on Friday".
 _LEFT_OUT: Final = tuple(
     (Anchored(f"(?={pattern})"), words_left_out)
@@ -472,16 +436,34 @@ _LEFT_OUT: Final = tuple(
             "the ",
         ),
         (
-            r"(?:(?:bought|sold|got|quit|started|finished|passed|failed|booked|joined|gave|lost|broke|signed|adopted"
-            r"|handed|went|met|saw|had|did|ran) (?:my|our|the|an?|in|up|for|back|notice)"
-            rf"|(?:moved|went) to(?! (?:the )?(?:{words.DATE}|{words.WEEKDAYS}|next|\d)))\b",
+            rf"{_JUST}(?:(?:bought|sold|got|quit|started|finished|passed|failed|booked|joined|gave|lost|broke|signed"
+            r"|adopted"
+            r"|handed|went|met|saw|had|did|ran) (?:my|our|the|an?|two|three|in|up|for|back|notice)"
+            rf"|(?:moved|went) to(?! (?:the )?(?:{words.DATE}|{words.WEEKDAYS}|next|\d))"
+            r"|got (?:promoted|engaged|married|divorced|accepted|laid off|fired(?! up)|into)|grew up (?:in|on|near))\b",
+            "I ",
+        ),
+        (r"been (?:\w{2,15}ly )?[a-z]{2,20}ing\b(?=.{0,80}\b(?:since|for|lately)\b)", "I've "),
+        (r"(?:(?:born (?:and raised )?|raised )in(?= (?-i:[A-Z]))|diagnosed with)\b(?!.{0,80}\bis\b)", "I was "),
+        (
+            r"(?:allergic to|turning \d\d(?= (?:on|in|next|this|soon|tomorrow|today)\b|\W{0,3}\Z)"
+            r"|not an? [a-z]{2,15} (?:person|fan|eater|drinker)\b|(?:vegan|vegetarian|(?:gluten|lactose)[ -](?:free"
+            r"|intolerant)|diabetic|c(?:o)?eliac|colou?r[ -]?blind|left[ -]handed)"
+            r"(?=,? (?:btw|fyi|since|for (?:an?|two|three|\d))\b))",
+            "I'm ",
+        ),
+        (r"(?:(?:huge|big|massive|long-?time|lifelong) )?fan of\b", "I'm a "),
+        (r"(?:can't|cannot) (?:eat|drink|stand)\b|prefer (?=[^,]{2,40} (?:over|to|rather than) )", "I "),
+        (
+            r"(?:work (?:at|for)(?= (?:an? [\w' -]{2,40} (?:on|every|in|near|as|since)\b|(?-i:[A-Z])))"
+            r"|live (?:in(?= (?-i:[A-Z]))|near|with (?:my|our)))\b",
             "I ",
         ),
         # With the day of it most deeds may begin so: "quit costco today", "went vegan in april". What went well was
         # something else, and who drove me crazy somebody else.
         (
-            r"(?:started (?:at(?! \d)|as|with(?! an?\b)|in)|quit|left(?! (?:me|us|on)\b)|joined|went(?! (?:well|great"
-            r"|fine|badly|wrong|smoothly|crazy|viral|live|offline|dark|down|up|off|out|on|by)\b)|signed up|found"
+            rf"{_JUST}(?:started (?:at(?! \d)|as|with(?! an?\b)|in)|quit|left(?! (?:me|us|on)\b)|joined|went(?! (?:well"
+            r"|great|fine|badly|wrong|smoothly|crazy|viral|live|offline|dark|down|up|off|out|on|by)\b)|signed up|found"
             r"|lost(?! \d)|hired(?= (?:an?|my|our)\b)|got into|flew(?! (?:off|by)\b)|drove(?! (?:me|us)\b)"
             r"|came(?! (?:up|true|off)\b))"
             rf" (?=.{{0,60}}\b(?:today|yesterday|last (?:night|week|month|year|{words.WEEKDAYS})|ago|in {words.MONTHS})"
@@ -575,7 +557,7 @@ def _in_sentence(sentence: Sentence, context: _Context) -> Iterator[Statement]:
     if request is not None:
         yield _as_statement(request, body) or request
         return
-    if (means := _means(body)) is not None:
+    if (means := facts.means(body)) is not None:
         yield means
         return
     correction = _correction(sentence, body)

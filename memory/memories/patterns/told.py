@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
@@ -137,9 +138,14 @@ _DID: Final = Anchored(
     rf"|in(?=\s(?-i:[A-Z])))|{_PAST})\b{_REST}"
 )
 _WAS: Final = Anchored(
-    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>was (?:in|at|born|raised|brought up"
+    rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?P<verb>was (?:in|at|born(?! yesterday)|raised|brought up"
     rf"|adopted)|did(?= my (?:phd|degree|masters?|master's|bachelor's|mba|training|apprenticeship|residency)\b)|had"
     rf"|got(?! to\b))\b{_REST}"
+)
+_ARRANGED: Final = re.compile(
+    rf"\b(?:signed up|registered|enrolled|booked|reserved|(?:got|bought) (?:\w{{1,12}} )?tickets)\b.{{1,80}}"
+    rf"\bin {words.MONTHS}(?! \d)",
+    re.IGNORECASE,
 )
 # Words about birth and origins: such facts stay true.
 _ORIGIN: Final = re.compile(r"\b(?:was (?:born|raised|brought up|adopted)|grew up|did my)\b", re.IGNORECASE)
@@ -194,10 +200,15 @@ _HAS_SOMEBODY: Final = re.compile(
     r"|kid|child|grandchild|grandson|granddaughter|niece|nephew)(?:s|ies|ren)?\."
     r"|User's (?:\S{1,30} ){1,3}lives? with them\."
 )
+# In these places people live in a manner of speaking.
+_NOT_AT_HOME: Final = (
+    r"(?:for\b|under (?:a|my) rock\b|on (?:mars|the moon)\b|in (?:the (?:gym|office|lab|library|past|moment)|fear|hope"
+    r"|peace|denial)\b)"
+)
 _DOES: Final = Anchored(
     rf"{_SUBJECT}\s{{1,3}}{_ADVERBS}(?!play the (?:victim|fool|part|role|game|hero|villain|devil|field"
-    rf"|system)\b)(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b|live (?:for|in (?:fear|hope|peace|denial|the (?:past"
-    rf"|moment)))\b|[a-z]{{1,12}}(?:ept|ought|aught|oke|rew)\b)(?P<verb>[a-z]{{3,20}})\b{_REST}"
+    rf"|system)\b)(?!{_OF_THOUGHT}\b|{_PAST}\b|own\b|are\b|live {_NOT_AT_HOME}|.{{1,40}} in my sleep\b"
+    rf"|[a-z]{{1,12}}(?:ept|ought|aught|oke|rew)\b)(?P<verb>[a-z]{{3,20}})\b{_REST}"
 )
 # With words that say how often: "I go to church on Sundays", "I run every morning", "I usually have lunch at noon".
 _HABIT: Final = Anchored(
@@ -228,6 +239,8 @@ _OF_THING: Final = Anchored(
     r"|takes place|starts|begins|ends|opens|closes|leaves|arrives|expires|runs out"
     rf"|(?:was |is |has been |got )?(?:moved|postponed|rescheduled|pushed|delayed)(?: back| forward)? to)\b{_REST}"
 )
+_IS_HOLIDAY: Final = re.compile(r"\b(?:on (?:holidays?|vacation|annual leave)|off|away)(?= from\b)", re.IGNORECASE)
+_HOLIDAY: Final = timedelta(days=30)
 _YEARLY: Final = re.compile(r"\b(?:birthday|anniversary)(?=\s(?:is|falls))", re.IGNORECASE)
 _GOT: Final = re.compile(
     r"\A(i|we)(?:'ve|\shave)\sgot\s(?=(?:an?(?! (?:bunch|lot|mix|pretty|packed|few|bit))|two|three|four|five|six"
@@ -430,8 +443,9 @@ def _plan(text: str, at: int) -> Statement | None:
             plan = _statement(text, content, "event", None, expires_at=end_of_day(days.last))
             return replace(plan, content=f'User said: "{content}."')
         content = f"User's {in_third_person(thing)}"
-    # What begins on that day holds from then on: "I'll be head nurse from December".
-    expires_at = None if begins_then(text, days) else end_of_day(days.last)
+    # What begins on that day holds from then on: "I'll be head nurse from December". A holiday ends, nobody says when.
+    last = days.last + _HOLIDAY if (begins := begins_then(text, days)) and _IS_HOLIDAY.search(text) else days.last
+    expires_at = None if begins and last == days.last else end_of_day(last)
     return _statement(text, content, "event", None, expires_at=expires_at)
 
 
@@ -460,8 +474,11 @@ def _event(text: str, at: int) -> Statement | None:
         return None
     content = _about_user(found, text)
     kind: MemoryKind = "fact" if is_origin else "event"
-    # The date of a birth is not completed with the last year that had such a day.
-    return _statement(text, content if days is None or is_origin else with_date(content, days, text), kind, None)
+    # The date of a birth is not completed with the last year that had such a day. "I booked a trip in May" may be about
+    # a trip or a booking in May.
+    if days is not None and not (is_origin or _ARRANGED.search(text)):
+        content = with_date(content, days, text)
+    return _statement(text, content, kind, None)
 
 
 def _happened(text: str, at: int) -> Statement | None:

@@ -286,7 +286,7 @@ _PROJECT: Final = (
     r"|docs|tests|config(?:uration)?|licen[cs]e|version|release day|supplier|stack)"
 )
 # A name, a number, a path or a tool: "the default branch is develop-2", not "the server is slow".
-_EXACT: Final = re.compile(rf"(?-i:\b[A-Z])|\d|\w[/_]\w|\w-\d|\w-based\b|\b{words.TOOLS}", re.IGNORECASE)
+_EXACT: Final = re.compile(rf"(?-i:\b[A-Z])|\d|\w[/_.]\w|\w-\d|\w-based\b|\b{words.TOOLS}", re.IGNORECASE)
 _LIST: Final = re.compile(
     r"[A-Z][\w.+#-]{1,20}(?: \d[\d.]{0,8})?(?:, [A-Z][\w.+#-]{1,20}(?: \d[\d.]{0,8})?){0,6},? and [A-Z][\w.+#-]{1,20}"
 )
@@ -297,6 +297,8 @@ def _decision(match: PatternMatch) -> Statement | None:
     """Return what was decided, in the user's own words, if it is named: "we decided to use uv instead of pip"."""
     start = match.regex_match.start("value")
     text = match.regex_match["value"].replace(" instead of ", " instead_of ")
+    if not _EXACT.search(cut(text)):
+        text = text.replace(", not ", " over ")
     listed = _LIST.match(text)
     value = listed[0] if listed is not None else cut(text)
     is_plainly = match.regex_match.groupdict().get("plainly") is not None
@@ -351,7 +353,8 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"we {ADVERB}(?P<plainly>open|close|are open|are closed)(?: now)?{BLANKS}"
         rf"(?P<value>(?:at|from|until|on) \S{REST})",
         rf"we(?:'ve| have)? {ADVERB}(?P<plainly>renamed){BLANKS}(?P<value>[\w.-]{{2,30}} to [\w.-]{{2,30}}){_END}",
-        rf"(?:our|the) {_PROJECT} (?:(?:is|are)(?: now)?|lives?(?= in)|runs?(?= on| in)){BLANKS}(?!called\b|named\b)"
+        rf"(?:our |the |(?=(?:tests|docs) live)){_PROJECT} (?:(?:is|are)(?: now)?|lives?(?= in)|runs?(?= on| in))"
+        rf"{BLANKS}(?!called\b|named\b)"
         rf"(?:(?:at|in|on){BLANKS})?{_OPEN}",
     ),
     *rules(
@@ -400,7 +403,7 @@ RULES: Final[tuple[Rule, ...]] = (
         rf" (?:have|eat|do|touch|tolerate){BLANKS}(?:any )?(?P<value>{words.FOODS})"
         rf"(?!.{{0,40}}\b(?:right now|at the moment|now|today|tonight|this|until|before|anymore)\b){_END}",
         rf"(?:i|{_RELATIVES}) {ADVERB}(?:try to |tries to )?(?:avoids?|stays? away from|steers? clear of){BLANKS}"
-        rf"(?:eating |drinking |all )?(?P<value>{words.FOODS}){_END}",
+        rf"(?:eating |drinking |all )?(?!nuts and bolts)(?P<value>{words.FOODS}){_END}",
         rf"(?:i|{_RELATIVES}) {ADVERB}(?:uses?|wears?|needs?|has|have){BLANKS}(?P<value>{_AIDS}){_END}",
         rf"{I_AM}{ADVERB}(?P<value>{_HEALTH}){_END}",
         rf"i {ADVERB}(?:get|suffer from|struggle with|live with){BLANKS}(?P<value>(?:really |very |easily )?(?:(?:sea"
@@ -472,7 +475,9 @@ RULES: Final[tuple[Rule, ...]] = (
         _in_own_words,
         rf"we {ADVERB}(?P<value>(?:ship|release|deploy|meet|train|rehearse|travel) (?:every|each|once an?|twice an?)"
         rf" (?:two |three |four |other |second )?(?:[a-z]{{3,6}}day|days?|weeks?|months?|quarter|year)){_END}",
-        rf"we(?:'re| are) {ADVERB}(?P<value>(?:shut|closed|open) (?:on |from )?{_OPENING_DAYS}"
+        # "We're closed Friday" may be about this Friday alone.
+        rf"we(?:'re| are) {ADVERB}(?=.{{1,60}}(?:days\b|\d|-|&|\b(?:to|and|or|but)\b))"
+        rf"(?P<value>(?:shut|closed|open) (?:on |from )?{_OPENING_DAYS}"
         rf"(?:(?: now)?,? (?:and|but) (?:shut|closed|open) (?:on |from )?{_OPENING_DAYS})?){_END}",
         rf"{LANGUAGE} is my (?P<value>(?:first|native|second|third) language){_END}",
         r"(?:we|me and [a-z]{2,12}|(?!you\b)[a-z]{2,12} and (?:i|me))(?:'re| are) (?P<value>getting"
