@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.memories.patterns.names import names_told
+from memory.memories.patterns.names import names_told, note_names
 from memory.memories.patterns.statements import find_statements
 from reverie.clock import to_micros
 from support.extracting import Extracting, tell
@@ -36,6 +36,30 @@ AT = to_micros(datetime(2026, 5, 6, 15, 30, tzinfo=UTC))
 )
 def test_names_are_known_with_what_they_are(message: str, names: dict[str, str]) -> None:
     assert names_told(message) == names
+
+
+@pytest.mark.parametrize(
+    ("message", "contents"),
+    [
+        ("Lena's moving to Porto in March, she got it.", ["Lena is moving to Porto in March (March 2027)."]),
+        ("Leo has football practice on Tuesdays.", ["Leo has football practice on Tuesdays."]),
+        ("Jonas hates mushrooms.", ["Jonas hates mushrooms."]),
+        ("Nadia lives in Ghent.", ["Nadia lives in Ghent."]),
+        ("Marta owes me 50 euros.", ["Marta owes User 50 euros."]),
+        ("Ben is visiting us next weekend.", ["Ben is visiting User next weekend (16 to 17 May 2026)."]),
+        ("Mia lost her first tooth today.", ["Mia lost her first tooth today (6 May 2026)."]),
+        ("Harry raised his wand.", []),
+        ("Napoleon got married in 1796.", []),
+        ("Everyone hates Mondays.", []),
+        ("Google is moving to Texas.", []),
+        ("Redis works at scale.", []),
+    ],
+)
+def test_somebody_is_known_by_what_only_people_of_a_life_do(message: str, contents: list[str]) -> None:
+    """Given a name without a relation, then it is somebody's of the user's life if such people alone do so."""
+    names: dict[str, str] = {}
+    note_names(names, message)
+    assert [one.content for one in find_statements(message, at=AT, names=names)] == contents
 
 
 @pytest.mark.parametrize(

@@ -303,7 +303,8 @@ _ADDRESS: Final = r"(?P<value>[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5})"
 # Facts that are instructions, too, because every answer needs them: they are found with the instructions only.
 HOW_TO_ADDRESS: Final[tuple[Rule, ...]] = (
     rule(
-        rf"(?:(?:from now on,?{BLANKS})?(?:(?:please|just|you can|you may|feel free to){BLANKS}){{0,5}}call me|i go by)"
+        rf"(?:(?:from now on,?{BLANKS})?(?:(?:please|just|you can|you may|feel free to){BLANKS}){{0,5}}call me|i go by"
+        r"|(?:people|everyone|everybody|my friends|friends) calls? me)"
         rf"{BLANKS}{VALUE}",
         _called,
     ),

@@ -70,11 +70,24 @@ def names_told(message: str) -> dict[str, str]:
 _OF_LIFE: Final = re.compile(
     rf"\b(?P<names>{_NAME})(?: is \d{{1,2}}(?=\s{{0,3}}(?:\Z|[,.;!]|(?:and|now|years?)\b))"
     r"|'s (?:(?:\d\dth|new|first) )?(?:birthday|teacher|school|homework|dentist|doctor|appointment|braces|boyfriend"
+    r"|recital|concert|(?:football |soccer )?(?:match|practice|training)|exams?|wedding|surgery|operation|flight|shift"
     r"|girlfriend|wife|husband|mum|mom|dad|kids|kindergarten|daycare|graduation|nursery|therapist)\b"
     r"(?! (?:system|program(?:me)?|app|network|command|shortage|district|board)s?\b)"
     r"|(?: has| had) (?:an? (?:[a-z]{2,12} )?(?:dentist|doctor'?s?|physio|check-?up|appointment|fever|rash|cough"
     r"|cold(?! (?:start|cache|climate|winter|summer|spring|autumn|fall|front|war|snap|spell)\b))"
-    r"|braces|chickenpox|the flu)\b| (?:broke|sprained|hurt|twisted) (?:his|her)\b"
+    r"|braces|chickenpox|the flu|(?:[a-z]{3,12} ){0,2}(?:practice|training|lessons?|recital|rehearsals?|therapy"
+    r"|surgery)"
+    r"|(?:a|the|her|his|their) (?:baby|surgery|operation|first child))\b"
+    rf"| (?:hates|dislikes|can't stand) {words.FOODS}| owes me\b| works (?:at|for)(?= (?-i:[A-Z]))"
+    r"| lives (?:in(?= (?-i:[A-Z]))"
+    r"|near|with)\b|(?:'s| is) (?:also |now |finally )?(?:getting married|pregnant|expecting a baby|engaged|divorced"
+    r"|retiring|vegan|vegetarian|diabetic|coming (?:over|to stay)|visiting(?: us| me)?|moving (?:in(?:to)?|out|back"
+    rf"|to(?=.{{1,40}} (?:in {words.MONTHS}|next|on|at the end))))\b"
+    # With a day, for novels and history tell such things, too.
+    r"| (?:(?:just|finally|also|recently) ){0,2}(?:got (?:married|engaged|promoted|divorced|laid off"
+    r"|(?:a|the) (?:new )?job)|broke up|turned \d\d|passed away|graduated|retired|[a-z]{3,12} (?:his|her) [a-z])"
+    rf"(?=.{{0,60}}\b(?:yesterday|today|tonight|this (?:morning|week|month|year)|ago|last (?:night|week|weekend|month"
+    rf"|year)|on {words.WEEKDAYS}|in {words.MONTHS})(?:\W|\Z))"
     r"| and (?:i|me) (?:are|have|went|moved|got|broke|split|just|met)\b)"
     rf"|\b(?:his|her) {words.RELATIONS}(?: is|,)? (?P<others>{_NAME})\b",
     re.IGNORECASE,
@@ -131,9 +144,13 @@ def with_relation(clause: Sentence, before: Callable[[], str], names: Mapping[st
 
 def by_name_alone(content: str, names: Mapping[str, str]) -> str:
     """Return a content without the relation `friend` of people of whom only the name is known."""
-    return _FRIEND.sub(lambda found: found[0] if names.get(found["name"]) else found["name"], content)
+    alone = _FRIEND.sub(lambda found: found[0] if names.get(found["name"]) else found["name"], content)
+    # "Ben is visiting them" would be about others than the user.
+    begins = alone != content and alone.startswith(tuple(names))
+    return _THEM.sub(lambda found: "User's" if found[0] == "their" else "User", alone) if begins else alone
 
 
+_THEM: Final = re.compile(r"\b(?:them|their)\b")
 _FRIEND: Final = re.compile(r"\b(?:User's|my|their) friend (?P<name>[A-Z][a-z]{1,20})\b")
 
 

@@ -15,6 +15,7 @@ from memory.memories.patterns.matching import (
     ADVERB,
     BLANKS,
     COVER,
+    END,
     I_AM,
     VALUE,
     Anchored,
@@ -161,6 +162,11 @@ _PREFERENCES: Final[tuple[Rule, ...]] = (
     rule(rf"i {ADVERB}(?P<key>like|love|hate|dislike|adore|enjoy){BLANKS}{VALUE}", _liked("{key}s")),
     rule(rf"i {ADVERB}(?:can't|cannot|can not) stand{BLANKS}{VALUE}", _liked("can't stand")),
     rule(rf"i {ADVERB}{_NOT}{BLANKS}{ADVERB}(?P<key>like|enjoy){BLANKS}{VALUE}", _liked("doesn't {key}")),
+    rule(
+        rf"i(?:'d| would) {ADVERB}rather{BLANKS}(?!you\b|not\b)(?P<value>[a-z][\w' ]{{2,60}} than [\w' ]{{2,40}}){END}",
+        _liked("would rather"),
+    ),
+    rule(rf"{I_AM}{ADVERB}not {ADVERB}into{BLANKS}{VALUE}", _liked("is not into")),
     rule(rf"{I_AM}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is a fan of")),
     rule(rf"{I_AM}{ADVERB}not{BLANKS}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is not a fan of")),
     *rules(
@@ -360,7 +366,10 @@ _CLAUSES = re.compile(
     rf"|,?\s{{1,3}}and\s{{1,3}}(?={_SECOND_VERB})",
     re.IGNORECASE,
 )
-_TWO_PEOPLE = Anchored(r"(?!(?:yes|no|ok|so|yeah|well|and|but|oh|also)\b)[a-z]{2,12} and i\s?\Z")
+_TWO_PEOPLE = Anchored(
+    rf"(?:(?:my|our) {words.RELATIONS}(?: [a-z]{{2,12}})?"
+    r"|(?!(?:yes|no|ok|so|yeah|well|and|but|oh|also)\b)[a-z]{2,12}) and i\s?\Z"
+)
 _RELATIVE_OF_MINE: Final = (
     rf"(?P<who>(?:my|our) (?:{words.RELATIONS}|{words.PETS}|eldest|oldest|youngest|(?:grand)?(?:kid|child)))"
 )
@@ -417,22 +426,24 @@ _LEFT_OUT: Final = tuple(
     (Anchored(f"(?={pattern})"), words_left_out)
     for pattern, words_left_out in (
         (
-            rf"{_NO_SUBJECT}(?:[a-z-]{{2,15}} ){{0,2}}(?:{_APPOINTMENT}|dentist|doctor|gp|optician|vet)"
+            rf"{_NO_SUBJECT}(?:(?!had|has|got|needs|wants|missed|after|before)[a-z-]{{2,15}} ){{0,2}}"
+            rf"(?:{_APPOINTMENT}|dentist|doctor|gp|optician|vet)"
             r"(?: (?:with|w|in|at|for|of) [\w' -]{1,30}?)? (?:on|from|tomorrow|tonight|today|next|this"
             r"|in (?:an?|\d\d?))\b"
-            r"(?!.{0,400}\b(?:is|are|was|were|be|has|have|will|got|moved|cancelled|please)\b)",
+            r"(?!.{0,400}\b(?:is|are|was|were|be|has|have|had|will|got|went|moved|cancelled|needs|wants|please)\b)",
             "I have my ",
         ),
         (
             r"(?:(?:last|first) day is|(?:rent|salary|deposit|mortgage|budget)(?: is|'s)(?= .?\d)"
             r"|(?:new )?(?:address|(?:phone )?number|e-?mail(?: address)?) is(?= [\w+ ]{1,60}[\d@])"
+            r"|rent(?: is|'s) due"
             rf"|{words.RELATIONS} is (?:called|named)(?= (?-i:[A-Z])\w{{1,20}}(?:\s?[.,;!(]|\Z)))\s",
             "my ",
         ),
         # Whose party it is, such words do not tell.
         (
-            rf"{_NO_SUBJECT}(?:[a-z-]{{2,15}} )?(?:{_APPOINTMENT}|thesis) (?:is|(?:got |was )?"
-            r"(?:moved|postponed|pushed|rescheduled))\s",
+            rf"{_NO_SUBJECT}(?:[a-z-]{{2,15}} )?(?:{_APPOINTMENT}|thesis)(?: for (?:the|my) [\w ]{{2,30}}?)?"
+            r" (?:is|(?:got |was )?(?:moved|postponed|pushed|rescheduled))\s",
             "the ",
         ),
         (
@@ -662,7 +673,8 @@ def _in_full(clause: Sentence, shortened: Sequence[tuple[Anchored | re.Pattern[s
         if found is not None:
             start = found.expand(full) + (("has " if found["has"] else "is ") if "has" in found.groupdict() else "")
             rest = (text[found.end() :] for text in (clause.text, clause.original))
-            clause = Sentence(*(start + (text[:1].lower() + text[1:] if start[:1] == "I" else text) for text in rest))
+            is_first = start[:1] == "I" or start in ("my ", "the ")
+            clause = Sentence(*(start + (text[:1].lower() + text[1:] if is_first else text) for text in rest))
     return clause
 
 

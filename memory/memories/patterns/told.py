@@ -122,14 +122,17 @@ _EMPTY: Final = (
     r"|moving|looking|facing|faced|challenges?|hurdles|kinds|true|self|living|dreams?|ambitions|chasing|learning|ton"
     r"|tons|crossing|fingers|confession|growing|little|skeptical|sceptical|weighing|options|using|app|browsing|online"
     r"|local|staying|stayed?|focused|focusing|motivated|memory|memories|moments?|this|definitely|tomorrow|tonight"
-    r"|weekend|morning|night|evening|afternoon|passion|passionate|proud|grateful|thankful|lucky|different|various|news|issue"
+    r"|weekend|morning|night|evening|afternoon|passion|passionate|proud|grateful|thankful|lucky|different|various|news"
+    r"|issue"
     r"|techniques?|catch-up|frenzy|roll|crazy|diverse|least|limited|ready|funny)"
 )
 
 _SUBJECT: Final = r"(?P<subject>i)"
 _RELATIVE: Final = (
-    rf"(?P<subject>(?:(?:my|our) (?P<who>{words.RELATIONS}|{words.PETS}|kids|children|parents|family|grandparents)"
-    r"|the (?:kids|children|boys|girls|twins|dog|cat))(?: [A-Z][a-z]{1,20})?"
+    rf"(?P<subject>(?:(?:my|our) (?P<who>{words.RELATIONS}|{words.PETS}|kids|twins|children|grandkids|grandchildren"
+    r"|parents|in-laws|family|grandparents)"
+    r"|the (?:kids|children|boys|girls|twins|dog|cat|baby|cleaner|nanny|babysitter|landlord|landlady))"
+    r"(?: [A-Z][a-z]{1,20})?"
     rf"(?:'s (?:{words.RELATIONS}|{words.PETS}))?)"
 )
 _REST: Final = r"(?P<rest>\s\S.{0,400})"
@@ -145,6 +148,11 @@ _WAS: Final = Anchored(
 _ARRANGED: Final = re.compile(
     rf"\b(?:signed up|registered|enrolled|booked|reserved|(?:got|bought) (?:\w{{1,12}} )?tickets)\b.{{1,80}}"
     rf"\bin {words.MONTHS}(?! \d)",
+    re.IGNORECASE,
+)
+# The day behind these is that of what was booked: "I booked a table for 8 on Saturday".
+_BOOKED: Final = re.compile(
+    r"\b(?:booked|reserved|arranged)\b.{1,60}\bfor (?:\d|two|three|four|five|six|lunch|dinner|breakfast|brunch)",
     re.IGNORECASE,
 )
 # Words about birth and origins: such facts stay true.
@@ -213,7 +221,8 @@ _DOES: Final = Anchored(
 # With words that say how often: "I go to church on Sundays", "I run every morning", "I usually have lunch at noon".
 _HABIT: Final = Anchored(
     rf"{_SUBJECT}\s{{1,3}}(?:(?P<often>usually|always|normally|generally|often|regularly|only|mostly|mainly)\s)?"
-    rf"(?P<verb>go|do|run|read|meet|see|call|visit|eat|cook|skip|fast|sleep|(?(often)have|(?!)))\b{_REST}"
+    rf"(?P<verb>go|do|run|read|meet|see|call|visit|eat|cook|skip|fast|sleep|(?(often)have|have(?= (?:breakfast|brunch"
+    rf"|lunch|dinner|coffee|therapy|practice|training|lessons?|class)\b)))\b{_REST}"
 )
 _PLANS: Final = Anchored(
     rf"{_SUBJECT}(?P<verb>(?:'m|\s{{1,3}}am)\s{{1,3}}{_ADVERBS}(?:going to|gonna|planning (?:to|on|a|an)|(?:going"
@@ -260,9 +269,9 @@ _WE_ARE: Final = Anchored(
 _AS_ONE: Final = {"'re": "'m", " are": " am", " were": " was"}
 _OF_RELATIVE: Final = Anchored(
     rf"{_RELATIVE}\s{{1,3}}{_ADVERBS}(?!(?:thinks?|says?|said|called|rang|phoned|texted|emailed|messaged|knows?|wants?|told|tells?|asks?|asked|thought|would|could"
-    rf"|can|will|may|might|should)\b)(?P<verb>(?:is|are)(?=\s(?:an?|in|at|from|on|named|called|allergic|married"
+    rf"|can|will|may|might|should)\b)(?P<verb>(?:is|are)(?=\s(?:an?|in|at|from|on|named|called|allergic|married|vegan|vegetarian"
     rf"|\d{{1,2}}(?! (?:minutes|hours|days)\b)|getting|{_DOING_NOW})\b)|(?!is|was|has been|motivates|inspires|supports"
-    rf"|means)[a-z]{{2,20}}s|{_PAST}|have|live|work|love|go|start)\b{_REST}"
+    rf"|means)[a-z]{{2,20}}s|{_PAST}|have|live|work|love|go|start|turn|come|arrive)\b{_REST}"
 )
 _OF_THE_MIND: Final = (
     r"(?:want|need|think|feel|know|care|remember|see|hear|believe|understand|wish|mind|worry|matter|trust|wait|stand"
@@ -283,11 +292,13 @@ _NEXT: Final = re.compile(
     r"|we|we're|we've|you|there|what|my|now|then|the|was|is|are|were|had|am|have|can|could|not|just|so|really"
     r"|[a-z]{2,20}ed|her|his|their|our|how|am|feel|felt|think|want|need|hope|plan|look|would|will|makes?|made|gives?"
     r"|gave|loved?|got|always|never)\b|,\s(?:i|it|it's|that|that's|this|they|he|she|we|you|there|what|which|where|who"
-    r"|same|too|but|so|though|right|especially|like|because|thanks|since|hoping|trying|making|let|not|don't)\b"
+    r"|same|too|but|so|though|right|especially|like|loved|hated|enjoyed|because|thanks|since|hoping|trying|making|let|not|don't)\b"
     r"|,\s(?-i:[A-Z])[a-z]{1,20}\s(?:is|has|will|starts|comes|lives|works)\b"
     r"|,\s(?:(?:the|my|our)\s)?(?:[a-z]{2,15}\s){1,2}(?:is|are|was|were|has|have|had|will|wants?)\b"
     rf"|,\s{words.ILLNESSES}\b"
-    rf"|\s(?:which|cos|because|since(?! (?:\d|{words.MONTHS}(?:\W|\Z)))|even though|although|whereas|so that|hoping|btw"
+    rf"|\s(?:which|cos|because|since(?! (?:\d|{words.MONTHS}(?:\W|\Z)"
+    r"|(?:(?:primary |high |middle )?school|college|uni|university|childhood|birth)\b))"
+    r"|even though|although|whereas|so that|hoping|btw"
     r"|too|as well|if|when(?! [a-z]{2,20}ing\b)|whenever(?! [a-z]{2,20}ing\b)|unless|now$|these days|at the moment"
     r"|right now|either|tho(?:ugh)?|anyway|so|but|lol|lmao)\b)",
     re.IGNORECASE,
@@ -307,7 +318,7 @@ _REFERS: Final = re.compile(
     r"|how|what|why|we|we're|else|(?<!ing )again|most(?! (?:days|nights|mornings|evenings|weekends|weeks))"
     r"|more(?! than \d)|better|ideas?|while|supposed|about to|able|used to|feels?|lots?|bit|kind of|sort of|together"
     r"|mine|theirs|way|sounds?|hear|few|guess|enough|following|below|above|when|(?<!more )than|dream"
-    r"|until(?! (?:the (?:end|\d)|next|\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|until(?! (?:the (?:end|\d)|new year|christmas|easter|next|\d|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
     rf"|{words.MONTHS}\s\d))"
     r"|someone|everyone|anyone|people|ones?|(?<!-)time|ever|moment|though|question|questions|help|sentence|prompt|text"
     r"|code|function|error|answer|file)\b|[\[\]{}=<>#*|_\\]",
@@ -317,7 +328,8 @@ _POSSESSIVE: Final = re.compile(r"\s(?:his|her|their)\s(?=[a-z])", re.IGNORECASE
 _RELATIVE_BEGINS: Final = Anchored(rf"{_RELATIVE}\s")
 _VAGUE_OBJECT: Final = re.compile(r"\s(?:(?:\w{2,12}ing\s)?the|to|up|out|off|back|over)\b", re.IGNORECASE)
 _LEADING_TIME: Final = re.compile(
-    r"(?P<time>(?:yesterday|last night|last \w{3,10}|this \w{3,10}|next \w{3,10}|tomorrow|tonight|today|on \w{3,6}day"
+    r"(?P<time>(?:yesterday|last night|last \w{3,10}|this \w{3,10}|next \w{3,10}|tomorrow|tonight|today|on \w{3,6}days?"
+    r"|every (?:\w{3,6}day|day|morning|evening|night|week|weekend|month|year|summer|winter)"
     r"|\w{1,6} (?:days|weeks|months|years) ago))(?:,\s?|\s)(?=(?:i|i'm|i've|my|we|we're|we've)\b)",
     re.IGNORECASE,
 )
@@ -463,14 +475,15 @@ def _is_ahead(found: re.Match[str], days: Days, text: str, at: int) -> bool:
 
 def _event(text: str, at: int) -> Statement | None:
     found = _DID.match(text) or _WAS.match(text)
-    days = days_in(text, at, is_past=True) if found else None
+    days = days_in(text, at, is_past=_BOOKED.search(text) is None) if found else None
     is_origin = _ORIGIN.search(text) is not None
     is_known = (
         days is not None or is_origin or _IN_A_YEAR.search(text) is not None or _MILESTONE.search(text) is not None
     )
     if found is None or (not is_known and (found.re == _WAS.compiled or _VAGUE_OBJECT.match(found["rest"]))):
         return None
-    if days is not None and days.first > from_micros(at).date() and not FOR_WHICH.search(text[: days.start]):
+    is_ahead = days is not None and days.first > from_micros(at).date()
+    if days is not None and is_ahead and not (FOR_WHICH.search(text[: days.start]) or _BOOKED.search(text)):
         return None
     content = _about_user(found, text)
     kind: MemoryKind = "fact" if is_origin else "event"

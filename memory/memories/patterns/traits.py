@@ -283,7 +283,7 @@ _NEW_WAY: Final = (
 _PROJECT: Final = (
     r"(?:[a-z-]{2,20} ){0,2}?(?:database|branch|repo(?:sitory)?|package manager|build tool|formatter|linter"
     r"|test runner|coverage|server|cluster|bucket|namespace|endpoint|queue|framework|port|api|worker|backend|frontend"
-    r"|docs|tests|config(?:uration)?|licen[cs]e|version|release day|supplier|stack)"
+    r"|docs|tests|config(?:uration)?|licen[cs]e|version|release day|supplier(?: for [a-z]{2,20})?|stack)"
 )
 # A name, a number, a path or a tool: "the default branch is develop-2", not "the server is slow".
 _EXACT: Final = re.compile(rf"(?-i:\b[A-Z])|\d|\w[/_.]\w|\w-\d|\w-based\b|\b{words.TOOLS}", re.IGNORECASE)
@@ -463,8 +463,8 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"my (?:current |new )?(?P<key>height|weight|waist){IS}(?P<value>(?:{_WEIGHT}|{_LENGTH}|\d\d ?inches)){_END}",
     ),
     rule(
-        rf"(?:the|our|my) (?P<key>(?:[a-z-]{{2,20}} ){{0,2}}?{_RECURRING})(?:'s| is| starts| begins)(?: now)?"
-        rf"(?P<value> (?:(?:on )?{_DAY_OF_WEEK}s,? )?at {_TIME_OF_DAY}(?: on {_DAY_OF_WEEK}s)?){_END}",
+        rf"(?:(?:the|our|my) )?(?P<key>(?:[a-z-]{{2,20}} ){{0,2}}?{_RECURRING})(?:'s| is| starts| begins)(?: now)?"
+        rf"(?P<value> (?:(?:on |every )?{_DAY_OF_WEEK}s?,? )?at {_TIME_OF_DAY}(?: on {_DAY_OF_WEEK}s)?){_END}",
         _meeting_time,
     ),
     rule(
@@ -556,6 +556,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *rules(
         _goal,
         rf"my (?:(?:main|big|biggest|ultimate|personal) )?{_WILL} is to{BLANKS}{_OPEN}",
+        rf"i(?: {ADVERB}want|'d (?:like|love)| would (?:like|love)) to (?=[^,]{{3,60}}\b(?:someday|one day)\b){_OPEN}",
         rf"i(?: {ADVERB}want|'d (?:like|love)| would (?:like|love)) to learn(?! (?:about|more|something|anything"
         rf"|the basics)){BLANKS}(?:how )?{_OPEN}",
         rf"{I_AM}{ADVERB}trying to{BLANKS}(?P<value>{_AIMS}\b{REST})",

@@ -85,7 +85,8 @@ DATE: Final = (
 ATTRIBUTES_OF_NAMES: Final = r"(?:(?:full|first|last|middle|maiden|sur|nick|user|preferred)[ -]?)?name|surname|nickname"
 ATTRIBUTES: Final = (
     r"native language|first language|mother tongue|nationality|blood type|star sign|zodiac sign|time ?zone"
-    r"|hometown|home town|employer|github (?:handle|username|user name)|shoe size|dominant hand|job title|hobby"
+    r"|hometown|home town|employer|github (?:handle|username|user name)|shoe size|(?:licen[cs]e|number) plate"
+    r"|dominant hand|job title|hobby"
     r"|post ?code|zip code"
 )
 # Two names of one thing: a statement with either supersedes one with the other.
