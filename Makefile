@@ -57,7 +57,7 @@ check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generate
 	@echo "== ruff format"; $(PY) -m ruff format --check .
 	@echo "== import rules"; $(BIN)/lint-imports --no-cache
 	@echo "== generated docs"; $(MAKE) --no-print-directory check-docs
-	@# Types take two minutes of one core: they are checked beside the tests, and the outcome is shown after them.
+	@# Types take most of a minute of one core: they are checked beside the tests, and the outcome is shown after them.
 	@typed=$$(mktemp); trap 'rm -f "$$typed"' EXIT; $(PY) -m mypy >"$$typed" 2>&1 & types=$$!; failed=; \
 	  { echo "== pytest"; $(PY) -m pytest $(PARALLEL); } && \
 	  { echo "== pytest on PostgreSQL"; $(PY) -m pytest $(PARALLEL) --postgres $(CHECKED_ON_POSTGRES); } || failed=1; \

@@ -202,7 +202,7 @@ def open_with_library(folder: Path, device: str, dtype: DType) -> tuple[Encode, 
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     library = SentenceTransformer(
         str(folder), device=device, local_files_only=True, model_kwargs={"dtype": getattr(torch, dtype)}
     )
