@@ -24,6 +24,8 @@ from memory.memories.patterns.matching import Anchored
 _ROOT: Final = Path(__file__).resolve().parents[2]
 # The folders of the product with the package that their files are imported as.
 _FOLDERS: Final = ("memory", "retrieval", "storage", "adapters", "server", "worker", "tasks", "cli", "client/reverie")
+# Imports torch for more than a second, and has no pattern.
+_LEFT_OUT: Final = "packed_bert.py"
 _DEPTH: Final = 5
 # Functions of `re` whose first argument is a pattern, with the place of their flags.
 _FLAGS_AT: Final = {
@@ -69,8 +71,9 @@ def _modules() -> Iterator[Path]:
     yield _ROOT / "beat_schedule.py"
     for folder in _FOLDERS:
         for path in sorted((_ROOT / folder).rglob("*.py")):
-            if "migrations" not in path.parts and path.name != "__main__.py":
+            if "migrations" not in path.parts and path.name not in ("__main__.py", _LEFT_OUT):
                 yield path
+            assert path.name != _LEFT_OUT or "re." not in path.read_text("utf-8")
 
 
 def _name_of(path: Path) -> str:
@@ -148,7 +151,7 @@ _GROWTH: Final = 16
 _MAX_LONGER: Final = 64
 # A pattern that takes time in the square of the length takes more than this for each of some thousand characters.
 _MIN_SECONDS_PER_CHARACTER: Final = 1.5e-6
-_MAX_SECONDS: Final = 1.0
+_MAX_SECONDS: Final = 0.4
 # Most patterns are cleared by a quarter of the length: what takes cubic time there takes 64 times as long at all of it.
 _SHORTENED: Final = 4
 

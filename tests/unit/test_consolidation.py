@@ -457,7 +457,7 @@ ADDED = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(added=st.lists(ADDED, max_size=14), cap=st.integers(1, 8), entries=st.none() | st.integers(1, 12))
 def test_whatever_there_is_a_run_keeps_its_promises(
     tmp_path_factory: pytest.TempPathFactory, added: list[dict[str, Any]], cap: int, entries: int | None

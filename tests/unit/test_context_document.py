@@ -276,7 +276,7 @@ NAMES = st.none() | st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_
     label=NAMES,
     room=st.integers(MIN_CONTEXT_TOKENS, 3_000),
 )
-@settings(max_examples=120)
+@settings(max_examples=50)
 def test_the_budget_is_kept_and_the_newest_turn_is_there(
     counter: TokenCounter,
     recent: list[tuple[str, str | None]],

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -522,40 +523,58 @@ _STEPS: tuple[tuple[Any, str], ...] = (
 )
 
 
+End = tuple[Any, dict[str, str], list[str]]
+
+
+@contextmanager
+def about_to_dream(folder: Path) -> Iterator[Dreamer]:
+    """A workspace on a fixed clock with a memory and a message that a sweep promotes."""
+    dreamer = Dreamer(folder)
+    dreamer.began, dreamer.today = 1_900_000_000_000_000, 1_900_000_000_000_000 + 40 * DAY_MICROS
+    dreamer.remember(LISBON, id="k1", kind="fact", category="home", key="city", value="Lisbon")
+    dreamer.say({"content": "The shed key hangs behind the door", "id": "m1"})
+    dreamer.settle()
+    dreamer.make_hot(LISBON)
+    dreamer.make_hot("The shed key")
+    yield dreamer
+    dreamer.close()
+
+
+def end_of(dreamer: Dreamer) -> End:
+    """Sweep; return the rows, files and commits after it."""
+    dreamer.dream()
+    return curated_of(dreamer), dreamer.files(), dreamer.commits()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> End:
+    """What a sweep leaves that nothing kills."""
+    with about_to_dream(tmp_path_factory.mktemp("undisturbed")) as dreamer:
+        return end_of(dreamer)
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("owner", "name"), _STEPS, ids=[name for _, name in _STEPS])
 def test_a_sweep_killed_at_any_step_and_run_again_ends_as_if_it_had_not_been(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, after: bool
+    undisturbed: End, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, after: bool
 ) -> None:
     """Given a sweep that dies before or after a step, when it runs again, then rows and files are as without it."""
-    ends = []
-    for killed in (False, True):
-        dreamer = Dreamer(tmp_path / str(killed))
-        dreamer.began, dreamer.today = 1_900_000_000_000_000, 1_900_000_000_000_000 + 40 * DAY_MICROS
-        dreamer.remember(LISBON, id="k1", kind="fact", category="home", key="city", value="Lisbon")
-        dreamer.say({"content": "The shed key hangs behind the door", "id": "m1"})
-        dreamer.settle()
-        dreamer.make_hot(LISBON)
-        dreamer.make_hot("The shed key")
-        if killed:
-            with monkeypatch.context() as patch:
-                original = getattr(owner, name)
+    with about_to_dream(tmp_path) as dreamer:
+        with monkeypatch.context() as patch:
+            original = getattr(owner, name)
 
-                def die(*args: Any, original: Any = original, **kwargs: Any) -> Any:
-                    if after:
-                        original(*args, **kwargs)
-                    raise Killed
+            def die(*args: Any, **kwargs: Any) -> Any:
+                if after:
+                    original(*args, **kwargs)
+                raise Killed
 
-                patch.setattr(owner, name, die)
-                with pytest.raises(Killed):
-                    dreamer.dream()
-        dreamer.dream()
-        ends.append((curated_of(dreamer), dreamer.files(), dreamer.commits()))
-        dreamer.close()
+            patch.setattr(owner, name, die)
+            with pytest.raises(Killed):
+                dreamer.dream()
+        assert end_of(dreamer) == undisturbed
 
-    assert ends[1] == ends[0]
-    assert ends[0][2] == ["Dream sweep: 2 promoted"]
-    assert set(ends[0][1]) == {"MEMORY.md", "DREAMS.md", "facts.md"}
+    assert undisturbed[2] == ["Dream sweep: 2 promoted"]
+    assert set(undisturbed[1]) == {"MEMORY.md", "DREAMS.md", "facts.md"}
 
 
 def _die_in(step: int, data: str, today: int) -> None:

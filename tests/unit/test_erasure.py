@@ -145,28 +145,37 @@ def test_a_dry_run_counts_what_is_removed(runtime: Runtime, ana: Reverie) -> Non
     assert {place: counts for place, counts in done.receipt.removed.items() if place in plan.counts} == plan.counts
 
 
-@pytest.mark.parametrize("step", STEPS[:-1])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_job_killed_at_any_step_goes_on(
-    runtime: Runtime, ana: Reverie, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
-) -> None:
-    """Given a job that dies before or after the work of a step, when it is continued, then everything is erased."""
+def test_a_job_killed_at_every_step_goes_on(runtime: Runtime, ana: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a job that dies before and after the work of each step, when it is continued, then everything is erased."""
     fill(runtime, ana)
 
     class Killed(BaseException):
         pass
 
-    work = erasing._RUN[step]
+    deaths: list[tuple[str, str]] = []
 
-    def die(job: ErasureJob) -> str | None:
-        if after:
-            work(job)
-        raise Killed
+    def mortal(step: str, work: Callable[[ErasureJob], str | None]) -> Callable[[ErasureJob], str | None]:
+        def die(job: ErasureJob) -> str | None:
+            if (step, "before") not in deaths:
+                deaths.append((step, "before"))
+                raise Killed
+            following = work(job)
+            if (step, "after") not in deaths:
+                deaths.append((step, "after"))
+                raise Killed
+            return following
 
-    monkeypatch.setitem(erasing._RUN, step, die)
+        return die
+
+    for step in STEPS[:-1]:
+        monkeypatch.setitem(erasing._RUN, step, mortal(step, erasing._RUN[step]))
     with pytest.raises(Killed):
         erase(runtime, Scope("user", KATE, None, None))
-    monkeypatch.setitem(erasing._RUN, step, work)
+    every = [(step, when) for step in STEPS[:-1] for when in ("before", "after")]
+    for at in range(2, len(every) + 1):
+        with pytest.raises(Killed):
+            continue_erasures(runtime.erasure_services)
+        assert deaths == every[:at]
     continue_erasures(runtime.erasure_services)
     (done,) = ana.admin.erasures.list()
     assert done.receipt is not None, done.error
@@ -478,39 +487,42 @@ def test_a_stored_erasure_that_cannot_be_carried_out_has_failed_and_holds_up_nob
     assert continue_erasures(runtime.erasure_services) == {}
 
 
-@pytest.mark.parametrize(
-    ("step", "error"),
-    [
-        *((step, ValueError("quotes " + SECRET)) for step in STEPS[:-1]),
-        ("rows", Rejected("no")),
-        ("rows", StoreUnusable("broken")),
-    ],
-)
-def test_one_that_fails_at_any_step_holds_up_no_other(
-    runtime: Runtime, ana: Reverie, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+def test_one_that_fails_at_every_step_holds_up_no_other(
+    runtime: Runtime, ana: Reverie, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given two erasures of which the first fails, then the second is done at once, and the first tried again later."""
+    """Given an erasure that fails at each step in turn, then others are done at once, and it is tried again later."""
     fill(runtime, ana)
     first = request_erasure(
         runtime.stores, runtime.settings.data, Scope("user", KATE, None, None), requested_by="t", now=runtime.now()
     )
-    real = erasing._RUN[step]
+    failures: list[tuple[str, Exception]] = [(step, ValueError("quotes " + SECRET)) for step in STEPS[:-1]]
+    at = STEPS.index("rows")
+    failures[at:at] = [("rows", Rejected("no")), ("rows", StoreUnusable("broken"))]
+    for number, (step, error) in enumerate(failures):
+        real, user = erasing._RUN[step], f"of-{number}" if number else "lif"
+        ana.notes.add(f"note {number}", user=user)
 
-    def fails(job: ErasureJob) -> str | None:
-        if job._erasure.id == first.id:
-            raise error
-        return real(job)
+        def fails(
+            job: ErasureJob,
+            real: Callable[[ErasureJob], str | None] = real,
+            error: Exception = error,
+        ) -> str | None:
+            if job._erasure.id == first.id:
+                raise error
+            return real(job)
 
-    monkeypatch.setitem(erasing._RUN, step, fails)
-    second = erase(runtime, Scope("user", "lif", None, None))
-    assert second.state == "done"
-    waiting = read_erasure(runtime.stores, first.id)
-    assert (waiting.state, waiting.attempts, waiting.step) == ("waiting", 1, step)
-    assert waiting.next_try_at is not None
-    assert SECRET not in waiting.error
-    assert continue_erasures(runtime.erasure_services) == {"finished": 0, "waiting": 0}
-    monkeypatch.setitem(erasing._RUN, step, real)
-    runtime.stores.erasures().fail(first.id, "", next_try_at=None)
+        monkeypatch.setitem(erasing._RUN, step, fails)
+        before = read_erasure(runtime.stores, first.id)
+        assert erase(runtime, Scope("user", user, None, None)).state == "done"
+        assert ana.notes.list(user=user) == []
+        waiting = read_erasure(runtime.stores, first.id)
+        attempts = before.attempts if before.step == step else 0  # since its last step
+        assert (waiting.state, waiting.attempts, waiting.step) == ("waiting", attempts + 1, step)
+        assert waiting.next_try_at is not None
+        assert SECRET not in waiting.error
+        assert continue_erasures(runtime.erasure_services) == {"finished": 0, "waiting": 0}
+        monkeypatch.setitem(erasing._RUN, step, real)
+        runtime.stores.erasures().fail(first.id, "", next_try_at=None)
     continue_erasures(runtime.erasure_services)
     assert read_erasure(runtime.stores, first.id).state == "done"
 

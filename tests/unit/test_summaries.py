@@ -25,6 +25,7 @@ from reverie.errors import NotFound, Rejected
 from reverie.sessions.types import SessionSummary
 from storage.sessions.records import SessionName
 from storage.transaction import Transaction
+from support.copied_data import copy_data
 from support.pipeline import Pipeline
 from support.scripted import ScriptedLanguageModel
 
@@ -344,20 +345,28 @@ def dying(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     monkeypatch.setattr(JobRun, "writing", writing)
 
 
+@pytest.fixture(scope="module")
+def visited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of a workspace with three sessions of 60 turns."""
+    data = tmp_path_factory.mktemp("visited") / "data"
+    pipe = Pipeline(data)
+    for number in range(3):
+        tell(pipe, *({**visit(n), "id": f"{number}-{n}"} for n in range(60)), session=f"s{number}")
+    pipe.close()
+    return data
+
+
 @pytest.mark.parametrize("job", [sweep, consolidate])
 @pytest.mark.parametrize("at", range(12))
 def test_killed_between_any_two_steps_and_run_again_it_ends_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[..., dict[str, int]], at: int
+    visited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Callable[..., dict[str, int]], at: int
 ) -> None:
     """Given a job that dies at its n-th write, when it runs again, then the rows are those of one that did not die."""
     monkeypatch.setattr(summaries, "STEP_MESSAGES", 25)
     monkeypatch.setattr(summary_jobs, "_MESSAGES_PER_PAGE", 30)
     ends = []
     for name in ("whole", "killed"):
-        pipe = Pipeline(tmp_path / name)
-        for number in range(3):
-            messages = [{**visit(n), "id": f"{number}-{n}"} for n in range(60)]
-            tell(pipe, *messages, session=f"s{number}")
+        pipe = Pipeline(copy_data(visited, tmp_path / name))
         moment = pipe.now() + 25 * HOUR * 1_000_000
         monkeypatch.setattr(pipe, "now", lambda moment=moment: moment)
         if name == "killed":
