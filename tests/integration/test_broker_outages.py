@@ -69,14 +69,17 @@ def noticed(worker: GatedWorker) -> None:
     wait_until(lambda: any(text in worker.log() for text in NOTICED), "the worker meets the outage")
 
 
-def expect_as_many_tasks_taken(worker: GatedWorker, concurrency: int) -> None:
-    """Assert that the same worker still has each of its places."""
+def takes_as_many_tasks(worker: GatedWorker, concurrency: int) -> bool:
+    """Return whether the same worker still has each of its places, once as many tasks have begun and ended.
+
+    Raises `AssertionError` when they do not begin, or do not end.
+    """
     later = [f"later-{number}" for number in range(concurrency)]
     worker.send(*later)
     worker.wait_begun(*later)
     worker.open(*later)
     worker.wait_ended(*later)
-    assert worker.process.poll() is None
+    return worker.process.poll() is None
 
 
 @pytest.mark.parametrize(("outage", "queue", "concurrency"), OUTAGES)
@@ -95,7 +98,7 @@ def test_tasks_that_end_during_an_outage_leave_the_worker_all_its_places(
             worker.open(*first)
             worker.wait_ended(*first)
             noticed(worker)
-        expect_as_many_tasks_taken(worker, concurrency)
+        assert takes_as_many_tasks(worker, concurrency)
 
 
 @pytest.mark.parametrize(("outage", "queue", "concurrency"), OUTAGES)
@@ -114,7 +117,7 @@ def test_tasks_that_outlast_an_outage_leave_the_worker_all_its_places(
                 noticed(worker)
         worker.open(LONG)
         worker.wait_ended(LONG)
-        expect_as_many_tasks_taken(worker, concurrency)
+        assert takes_as_many_tasks(worker, concurrency)
 
 
 @pytest.mark.parametrize("limit_seconds", [1, 60], ids=["at its time limit", "by a signal"])
@@ -133,7 +136,7 @@ def test_a_child_that_is_killed_during_an_outage_leaves_the_worker_its_place(
                 os.kill(worker.begun(LONG)[0], signal.SIGKILL)
             noticed(worker)
         worker.open(LONG)
-        expect_as_many_tasks_taken(worker, 1)
+        assert takes_as_many_tasks(worker, 1)
 
 
 def test_children_that_stand_still_during_an_outage_go_on_after_it(tmp_path: Path) -> None:
@@ -151,7 +154,7 @@ def test_children_that_stand_still_during_an_outage_go_on_after_it(tmp_path: Pat
             worker.open(*first)
             worker.wait_ended(*first)
             noticed(worker)
-        expect_as_many_tasks_taken(worker, 2)
+        assert takes_as_many_tasks(worker, 2)
 
 
 def test_what_was_accepted_is_searchable_after_an_outage_at_each_step_of_a_task(tmp_path: Path) -> None:

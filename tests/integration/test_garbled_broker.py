@@ -153,11 +153,12 @@ def test_tasks_as_beat_sends_them_are_not_refused(worker: Worker) -> None:
     def finished() -> int:
         return sum(int(worker.broker.hget(key, "done") or 0) for key in worker.broker.keys(done))
 
-    before = finished()
+    before, processes = finished(), worker.processes()
     limited = {"timelimit": [300, None], "expires": "2999-01-01T00:00:00+00:00", "eta": None}
     for task in (contract.RECOVER_INBOX, contract.SWEEP_STAGES, contract.RUN_DUE_SCHEDULES):
         worker.put(contract.TASK_QUEUES[task], task_message(headers={**limited, "task": task}, body=[[], {}, {}]))
     until(lambda: finished() >= before + 3, "the jobs do not run")
+    assert worker.processes() == processes
 
 
 NO_NUMBER = (b"abc", b"", b"-1", b"9" * 30, b"1e300", b"nan", b"\xff")

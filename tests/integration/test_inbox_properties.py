@@ -44,6 +44,8 @@ class InboxMachine(RuleBasedStateMachine):
     """An item is accepted once, held by one worker, leaves only after its commit, and whoever waits is told."""
 
     broker: ClassVar[redis.Redis]
+    settled: ClassVar[int] = 0
+    """How many items workers have handed back as stored, in all runs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -250,6 +252,7 @@ class InboxMachine(RuleBasedStateMachine):
                 name = parse_inbox_field(item.field).id
                 self.waiting.discard(name)
                 assert name in self.stored or item.accepted_at <= self.forgotten_up_to, f"{name} is lost"
+        type(self).settled += len(worker.held)
         worker.held, worker.begun, worker.committed = [], False, False
 
 
@@ -258,3 +261,4 @@ def test_random_steps_lose_nothing_double_nothing_and_tell_everybody(valkey_url:
     with redis.Redis.from_url(valkey_url) as broker:
         InboxMachine.broker = broker
         run_state_machine_as_test(InboxMachine, settings=for_steps())
+    assert InboxMachine.settled > 0
