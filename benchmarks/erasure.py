@@ -3,7 +3,7 @@
 The person has put a word of their own into every field that a user's words can reach. Another user writes as fast as
 the stack accepts it meanwhile. At the end no file of the data folder, and no row of a PostgreSQL database, may hold one
 of these words in any form, the receipt must say the same, and nothing of the other user may be lost. Another agent
-stores a memory every 50 ms meanwhile, and no one of these may wait for longer than a second.
+stores a memory every 50 ms meanwhile (250 ms with --quick), and none of these may wait for longer than a second.
 """
 
 from __future__ import annotations
@@ -133,7 +133,6 @@ _WORKSPACE: Final = "harbour"
 _OTHER: Final = "lif"
 # The number of messages of the other user that are accepted before the erasure is requested.
 _BEFORE: Final = 50
-_WRITE_EVERY_SECONDS: Final = 0.05
 _MAX_WAIT_SECONDS: Final = 1.0
 # Messages in one request.
 _BATCH: Final = 500
@@ -151,6 +150,7 @@ def main() -> None:
     options = _options()
     messages = int(value_or_default(options.messages, quick=options.quick, tiny=300, full=5_000))
     kills = int(value_or_default(options.kills, quick=options.quick, tiny=1, full=4))
+    every = value_or_default(None, quick=options.quick, tiny=0.25, full=0.05)
     result = Result.of("erasure", options)
     result.settings.update(messages=messages, kills=kills, of_the_person=options.of_the_person)
     tell = Progress()
@@ -160,7 +160,7 @@ def main() -> None:
         _say_much(ana, options.of_the_person, tell)
         stored = places(stack.data, stack.rows())
         result.add("fields_on_disk", len({field for fields in stored.values() for field in fields}))
-        with _others_write(stack, messages) as written, _others_remember(stack) as waits:
+        with _others_write(stack, messages) as written, _others_remember(stack, every) as waits:
             started = time.monotonic()
             erasure, killed = _erase(stack, ana, kills, tell)
             result.add("seconds", rounded(time.monotonic() - started), "s")
@@ -274,13 +274,13 @@ def _others_write(stack: Stack, most: int) -> Iterator[list[str]]:
 
 
 @contextmanager
-def _others_remember(stack: Stack) -> Iterator[list[float]]:
-    """Have another agent of the workspace store a memory every 50 ms; yield the seconds that each took."""
+def _others_remember(stack: Stack, every_seconds: float) -> Iterator[list[float]]:
+    """Have another agent of the workspace store memories again and again; yield the seconds that each took."""
     stop, waits = threading.Event(), list[float]()
 
     def write() -> None:
         with Reverie("bob", broker=stack.broker_url, url=stack.url, workspace=_WORKSPACE, timeout_seconds=60) as bob:
-            while not stop.wait(_WRITE_EVERY_SECONDS):
+            while not stop.wait(every_seconds):
                 started = time.monotonic()
                 bob.remember(f"lantern {len(waits)} is lit")
                 waits.append(time.monotonic() - started)

@@ -22,7 +22,7 @@ from reverie.contract import MessagePayload
 
 _FULL_WORKSPACE: Final = "full"
 _BATCH_MESSAGES: Final = 100
-# Enough for every stage to always have work, and little enough to be finished in seconds afterwards.
+# Enough for every stage to always have work, and little enough to be finished in seconds afterwards; a tenth with --quick.
 _BACKLOG_MESSAGES: Final = 2_000
 _DRAIN_SECONDS: Final = 120.0
 
@@ -34,9 +34,10 @@ def main() -> None:
     calibration = value_or_default(options.calibration_seconds, quick=options.quick, tiny=1, full=10)
     result = Result.of("lag", options)
     tell = Progress()
-    texts = load_texts(options.data, 20_000, seed=options.seed)
+    texts = load_texts(options.data, 2_000 if options.quick else 20_000, seed=options.seed)
+    backlog = _BACKLOG_MESSAGES // (10 if options.quick else 1)
     with Stack() as stack:
-        full = 2 * options.rate if options.rate else _full_rate(stack, texts, calibration, tell)
+        full = 2 * options.rate if options.rate else _full_rate(stack, texts, calibration, tell, backlog=backlog)
         rate = min(full / 2, 50.0) if options.quick and not options.rate else full / 2
         tell.step(f"sending {rate:,.0f} messages/s for {seconds:g} s")
         plan = _arrivals(rate, seconds, seed=options.seed)
@@ -62,7 +63,7 @@ def _options() -> argparse.Namespace:
     return options.parse_args()
 
 
-def _full_rate(stack: Stack, texts: Texts, seconds: float, tell: Progress) -> float:
+def _full_rate(stack: Stack, texts: Texts, seconds: float, tell: Progress, *, backlog: int) -> float:
     """Return the messages made searchable per second while there is always enough work."""
     producer = stack.producer(_FULL_WORKSPACE)
     sent = 0
@@ -71,7 +72,7 @@ def _full_rate(stack: Stack, texts: Texts, seconds: float, tell: Progress) -> fl
         while time.time() - started < seconds:
             done = watch.messages() - watch.waiting()
             tell(f"measuring the full rate: {done:,} messages searchable")
-            if sent - done >= _BACKLOG_MESSAGES:
+            if sent - done >= backlog:
                 time.sleep(0.01)
                 continue
             batch = [payload_of(texts.turns[(sent + i) % len(texts.turns)]) for i in range(_BATCH_MESSAGES)]

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from benchmarks.erasure import CANARIES, places
+from support.stacks import start_benchmark
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,17 +20,16 @@ def test_nothing_of_a_user_is_left_on_disk_while_others_write_and_workers_die(tm
     output = tmp_path / "erasure.json"
     path = os.pathsep.join([str(ROOT / "client"), *filter(None, [os.environ.get("PYTHONPATH")])])
 
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.erasure", "--quick", "--output", str(output)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
+    program = start_benchmark(
+        "erasure",
+        *("--quick", "--output", str(output)),
+        environment={**os.environ, "PYTHONPATH": path},
+        output=tmp_path / "written",
+        folder=ROOT,
     )
+    written = program.communicate(400)
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert program.wait() == 0, written
     result = json.loads(output.read_text(encoding="utf-8"))
     assert [goal["what"] for goal in result["goals"] if not goal["reached"] and goal["unit"] != "s"] == []
     assert result["figures"]["processes_killed"] > 0

@@ -22,6 +22,7 @@ from reverie.contract import ACCOUNT_STORE
 from storage.stores import Stores
 from support.index_content import everything_stored
 from support.planted import Planted, noise, planted
+from support.stacks import ForkedStack
 
 WORKSPACE = "harbour"
 AGENT = "ana"
@@ -65,7 +66,7 @@ KEPT_KEY = "sk-" + "proj-" + noise(48, 99)
 def test_no_job_file_commit_or_log_has_a_secret_that_was_said() -> None:
     """Given secrets in every kind of message, recalled again and again, when every job ran, then none has any."""
     secrets = planted()
-    with Stack(env=EAGER) as stack:
+    with ForkedStack(env=EAGER) as stack:
         with Reverie(AGENT, broker=stack.broker_url, url=stack.url, workspace=WORKSPACE) as memory:
             contents = _say(memory, secrets)
             _recall_often(memory, contents)

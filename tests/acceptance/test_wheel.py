@@ -101,7 +101,7 @@ def wait_until_it_shows(home: Path, text: str, *arguments: str, codes: tuple[int
     deadline = time.monotonic() + 60
     while text not in (shown := reverie(home, *arguments, codes=codes)):
         assert time.monotonic() < deadline, shown
-        time.sleep(0.2)
+        time.sleep(1)  # each command imports for half a second
 
 
 def test_the_installation_is_small(home: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.stack import Stack
+from support.stacks import ForkedStack
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "schedules.md"
@@ -32,7 +33,7 @@ def section() -> list[str]:
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
     """The stack that `reverie up` starts, on a folder and a port of its own."""
-    with Stack(env={"REVERIE_EMBEDDING_PROVIDER": "hash"}) as running:
+    with ForkedStack(env={"REVERIE_EMBEDDING_PROVIDER": "hash"}) as running:
         assert running.wait_server(60)
         yield running
 

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.harness.result import Goal, Result
 from benchmarks.harness.texts import load_texts
 from benchmarks.report import BEGIN, END, placed, render
-from support.forks import start_module
+from support.stacks import start_benchmark
 
 ROOT = Path(__file__).resolve().parents[2]
 # It makes network namespaces, and sets clocks wrong.
@@ -58,9 +58,7 @@ def run_benchmark(name: str, folder: Path) -> tuple[int, str, dict[str, Any]]:
     settings = {"REVERIE_EMBEDDING_PROVIDER": "hash", "REVERIE_SWEEP_INTERVAL_SECONDS": "2", "PYTHONPATH": path}
     options = ["--quick", "--data", str(folder / "absent.json"), "--output", str(output)]
     environment = {**kept, **settings}
-    program = start_module(
-        f"benchmarks.{name}", *options, environment=environment, output=folder / f"{name}-output", folder=ROOT
-    )
+    program = start_benchmark(name, *options, environment=environment, output=folder / f"{name}-output", folder=ROOT)
     written = program.communicate(480)
     result = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {}
     return program.wait(), "".join(written), result

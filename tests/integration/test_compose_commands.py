@@ -26,6 +26,7 @@ import pytest
 
 from reverie import Rejected, Reverie
 from support.compose import load_compose, seconds
+from support.forks import RUN_MODULE, Program
 from support.ports import free_port
 from worker.supervision.broker_address import valkey_server_path
 
@@ -35,6 +36,7 @@ TOKEN = "a token of this test, as long as tokens must be"
 HEALTHY_WITHIN_SECONDS = 180.0
 CHECKED_EVERY_SECONDS = 2.0
 WORKERS = ("pipeline", "embed", "maintenance", "extraction", "schedules")
+FORKED = WORKERS[1:]
 # Only what a container has: nothing of the shell that runs the tests.
 BARE = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -48,12 +50,20 @@ class Composed:
     server_port: int
     flower_port: int
     services: dict[str, Any]
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    running: dict[str, subprocess.Popen[bytes] | Program] = field(default_factory=dict)
     # Processes that were healthy once: each check starts a process that imports for a second.
-    healthy: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    healthy: dict[str, subprocess.Popen[bytes] | Program] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
-        """Run a service's command."""
+        """Run a service's command. What `reverie worker` imports when it is started so, one of the workers shows."""
+        program, *words = self.services[name]["command"]
+        if name in FORKED:
+            assert program == "reverie"
+            self.running[name] = Program(
+                RUN_MODULE, ["cli", *words], self.environment(name), self.folder / f"{name}.log",
+                folder=self.folder / "cwd",
+            )  # fmt: skip
+            return
         with (self.folder / f"{name}.log").open("wb") as log:
             self.running[name] = subprocess.Popen(
                 self.here(self.services[name]["command"]),

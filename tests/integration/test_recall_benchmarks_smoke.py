@@ -38,8 +38,8 @@ from reverie.contract import MessagePayload
 from storage.stores import Store, Stores
 from storage.verify import verify
 from support.endpoint import chat_endpoint
-from support.forks import start_module
 from support.reranking import score_by
+from support.stacks import start_benchmark
 
 pytestmark = pytest.mark.sqlite("measures recall from its files")
 
@@ -71,8 +71,8 @@ class BuiltVectors(HashEmbedder):
 
 def run_benchmark(name: str, output: Path, *options: str) -> tuple[str, dict[str, Any]]:
     """Run one with the hash embedder, in a fork; returns what it said and its result."""
-    program = start_module(
-        f"benchmarks.{name}",
+    program = start_benchmark(
+        name,
         *("--quick", "--output", str(output), *options),
         environment=environment(),
         output=output.with_suffix(".output"),

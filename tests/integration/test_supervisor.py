@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from benchmarks.harness.folders import short_folder
 from benchmarks.harness.stack import Stack
 from reverie.errors import Conflict
+from support.forks import Program
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.child import restart_delay_seconds
 from worker.supervision.data_lock import supervisor_pid
@@ -38,13 +39,14 @@ TIMEOUT_SECONDS = 60.0
 # Runs a Supervisor in a process of its own: specs as JSON in, events as JSON lines out. It looks for signs of life
 # every 2 s and counts a pause as 4 s at most: with 5 s, nobody is taken to hang because the whole machine stood still.
 DRIVER = """
-import dataclasses, json, sys
+import dataclasses, json, signal, sys
 from pathlib import Path
 import structlog
 from reverie.errors import ReverieError
 from worker.supervision.embedded_broker import broker_processes
 from worker.supervision.supervisor import ProcessSpec, Supervisor
 
+signal.signal(signal.SIGHUP, getattr(signal, sys.argv.pop()))
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 data_dir, with_broker, specs = Path(sys.argv[1]), sys.argv[2] == "broker", json.loads(sys.argv[3])
 
@@ -86,37 +88,28 @@ class Up:
         self.data_dir = data_dir
         self.events: list[Event] = []
         self.seen: list[psutil.Process] = []
-        self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `end`
-        self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                DRIVER,
-                str(data_dir),
-                "broker" if with_broker else "alone",
-                json.dumps(specs),
-            ],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"},
-            stdout=subprocess.PIPE,
-            stderr=self.stderr,
-        )
-        assert self.process.stdout is not None
-        os.set_blocking(self.process.stdout.fileno(), False)
+        self._folder = tempfile.TemporaryDirectory()
+        pipe, self._errors = Path(self._folder.name, "events"), Path(self._folder.name, "errors")
+        os.mkfifo(pipe)
+        self.stdout = os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb")
+        hangup = "SIG_IGN" if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else "SIG_DFL"
+        arguments = [str(data_dir), "broker" if with_broker else "alone", json.dumps(specs), hangup]
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
+        self.process = Program(DRIVER, arguments, environment, pipe, errors=self._errors)
         self._unread = b""
 
     def until(self, kind: str, name: str) -> Event:
         """Block until the next such event and return it."""
-        assert self.process.stdout is not None
         deadline = time.monotonic() + TIMEOUT_SECONDS
         with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
+            selector.register(self.stdout, selectors.EVENT_READ)
             while True:
                 while b"\n" in self._unread:
                     event = self._take_line()
                     if (event["kind"], event["name"]) == (kind, name):
                         return event
                 assert selector.select(deadline - time.monotonic()), f"no {kind} {name}: {self.story()}"
-                read = self.process.stdout.read()
+                read = self.stdout.read()
                 assert read, f"ended without {kind} {name}: {self.story()}"
                 self._unread += read
 
@@ -132,9 +125,8 @@ class Up:
     def finish(self) -> int:
         """Wait for its end, read what it told, and return its exit code."""
         code = self.process.wait(TIMEOUT_SECONDS)
-        assert self.process.stdout is not None
-        if not self.process.stdout.closed:
-            self._unread += self.process.stdout.read() or b""
+        if not self.stdout.closed:
+            self._unread += self.stdout.read() or b""
         while b"\n" in self._unread:
             self._take_line()
         return code
@@ -143,8 +135,7 @@ class Up:
         return [event["name"] for event in self.events if event["kind"] == kind]
 
     def story(self) -> str:
-        self.stderr.seek(0)
-        return f"{self.events}\n{self.stderr.read().decode()}"
+        return f"{self.events}\n{self._errors.read_text()}"
 
     def end(self) -> None:
         self.process.kill()
@@ -152,9 +143,8 @@ class Up:
         for process in self.seen:  # each led a group, and a shell's child may be left in it
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.stderr.close()
+        self.stdout.close()
+        self._folder.cleanup()
 
 
 @pytest.fixture
@@ -553,8 +543,7 @@ def test_output_that_is_gone_does_not_keep_processes_alive(run_up: RunUp) -> Non
     """`reverie up | head`: telling of the stop fails, stopping does not."""
     up = run_up({"name": "one", "argv": FOREVER})
     up.until("process_started", "one")
-    assert up.process.stdout is not None
-    up.process.stdout.close()
+    up.stdout.close()
 
     up.process.send_signal(signal.SIGTERM)
 

@@ -26,6 +26,7 @@ from memory.pipeline.faults import find_faults
 from reverie import contract
 from reverie.pipeline.status import PipelineStatus
 from support.broker import RestartableValkey
+from support.forks import Program
 from support.gated_worker import PATIENCE_SECONDS, TASK, GatedWorker, wait_until
 from support.ports import free_port
 from worker.consumer import Transport
@@ -204,7 +205,7 @@ def test_a_process_whose_loop_stands_still_gives_its_supervisor_no_sign(code: st
         environment = {**os.environ, "REVERIE_DATA": str(tmp_path), "REVERIE_BROKER": broker.url,
                        "REVERIE_EMBEDDING_PROVIDER": "none", "REVERIE_PORT": str(free_port()),
                        "REVERIE_ALIVE_FILE": str(sign), "PYTHONPATH": ":".join(sys.path)}  # fmt: skip
-        process = subprocess.Popen([sys.executable, "-c", STUCK + code, str(tmp_path)], env=environment)
+        process = Program(STUCK + code, [str(tmp_path)], environment, tmp_path / "log")
         try:
             wait_until(sign.exists, "the first sign")
             first = sign.stat().st_mtime_ns

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing import forkserver
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -48,6 +49,7 @@ class Program:
         *,
         errors: Path | None = None,
         folder: Path | None = None,
+        context: multiprocessing.context.BaseContext = FORKS,
     ) -> None:
         """Start it with nothing but this environment, in a folder or the current one.
 
@@ -56,9 +58,10 @@ class Program:
         self._files = (log, errors or log)
         for file in self._files:
             file.touch()
-        import_beforehand()
+        if context is FORKS:
+            import_beforehand()
         given = (code, arguments, dict(environment), self._files, folder or Path.cwd())
-        self._process = FORKS.Process(target=_run, args=given)
+        self._process: BaseProcess = context.Process(target=_run, args=given)  # type: ignore[attr-defined]
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
@@ -102,9 +105,16 @@ def start_module(
     name: str, *arguments: str, environment: Mapping[str, str], output: Path, folder: Path | None = None
 ) -> Program:
     """Start a module as `python -m` does; what it writes comes into two new files in the folder `output`."""
+    return start_code(RUN_MODULE, name, *arguments, environment=environment, output=output, folder=folder)
+
+
+def start_code(
+    code: str, *arguments: str, environment: Mapping[str, str], output: Path, folder: Path | None = None
+) -> Program:
+    """Start a program as `python -c` does; what it writes comes into two new files in the folder `output`."""
     output.mkdir(exist_ok=True)
     files = [output / f"{kind}-{uuid4().hex}" for kind in ("out", "err")]
-    return Program(RUN_MODULE, [name, *arguments], environment, files[0], errors=files[1], folder=folder)
+    return Program(code, arguments, environment, files[0], errors=files[1], folder=folder)
 
 
 def run_module(

@@ -44,7 +44,7 @@ def wait_until(met: Callable[[], object], what: str, seconds: float = PATIENCE_S
     deadline = time.monotonic() + seconds
     while not met():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.02)
+        time.sleep(0.1)  # for half a minute, in many tests
 
 
 class GatedWorker:
