@@ -70,19 +70,6 @@ def test_options_and_environment_say_whose_memory_it_is(url: str, runtime: Runti
     run(main)
 
 
-def test_all_tools_are_there_when_asked_for(url: str, tmp_path: Path) -> None:
-    """Given `--tools all`, then a model has a scratchpad of its own and the history of the memory files, too."""
-    environment = {"REVERIE_URL": url, "REVERIE_TOKEN": OPERATORS}
-
-    async def main() -> None:
-        async with over_stdio(tmp_path, "--tools", "all", environment=environment) as client:
-            assert len((await client.list_tools()).tools) == 13
-            await client.call_tool("scratchpad_write", {"items": ["Ask Kate about the boat."]})
-            assert "Ask Kate about the boat." in text_of(await client.call_tool("scratchpad_read", {}))
-
-    run(main)
-
-
 def test_without_a_server_the_tools_say_so_and_work_once_one_runs(runtime: Runtime, tmp_path: Path) -> None:
     """Given no server, then each tool says how to start one; with the server there, the same client goes on.
 
@@ -131,19 +118,12 @@ def test_ctrl_c_ends_it_while_it_waits_for_input(tmp_path: Path) -> None:
         assert server.stderr.read().splitlines()[-1] == "reverie: interrupted"
 
 
-def test_nonsense_on_standard_input_ends_nothing(url: str, tmp_path: Path) -> None:
-    """Given lines that are no messages, then the calls after them are answered, and only messages are printed."""
-    lines = ["", "{", "[]", "null", '{"jsonrpc":"2.0","id":7,"method":"nope"}', "\udcff", "x" * 100_000]
-    environment = {"REVERIE_URL": url, "REVERIE_TOKEN": OPERATORS}
-    ended = session(tmp_path, [*lines, INITIALIZE, INITIALIZED, call(2, "list_memories")], **environment)
-    answers = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert {2} <= {answer.get("id") for answer in answers}
-    assert next(one for one in answers if one.get("id") == 2)["result"]["isError"] is False
-    assert "Traceback" not in ended.stderr
-
-
-def test_a_request_that_cannot_be_read_is_answered(url: str, tmp_path: Path) -> None:
-    """Given requests with half a character, a key twice, or nested deeply, then each is told so, and the next works."""
+def test_what_cannot_be_read_ends_nothing_and_a_request_that_cannot_be_read_is_answered(
+    url: str, tmp_path: Path
+) -> None:
+    """Given lines that are no messages, and requests with half a character, a key twice, or nested deeply, then each
+    request is told so, the next works, and only messages are printed."""
+    nonsense = ["", "{", "[]", "null", '{"jsonrpc":"2.0","id":7,"method":"nope"}', "\udcff", "x" * 100_000]
     whole = call(2, "list_memories")
     lines = [
         whole.replace('"id": 2', f'"id": {id}').replace('"arguments": {}', f'"arguments": {{{arguments}}}')
@@ -155,7 +135,7 @@ def test_a_request_that_cannot_be_read_is_answered(url: str, tmp_path: Path) -> 
         )
     ]
     environment = {"REVERIE_URL": url, "REVERIE_TOKEN": OPERATORS}
-    ended = session(tmp_path, [INITIALIZE, INITIALIZED, *lines, whole], **environment)
+    ended = session(tmp_path, [*nonsense, INITIALIZE, INITIALIZED, *lines, whole], **environment)
     answers = {answer.get("id"): answer for answer in map(json.loads, ended.stdout.splitlines())}
     assert "twice" in answers[4]["error"]["message"]
     for id in (3, 5, "six"):
@@ -164,8 +144,8 @@ def test_a_request_that_cannot_be_read_is_answered(url: str, tmp_path: Path) -> 
     assert "Traceback" not in ended.stderr
 
 
-def test_a_cancelled_call_frees_the_client_and_fifty_at_once_are_answered(url: str, tmp_path: Path) -> None:
-    """Given a server that does not answer, when a call is cancelled, then the connection goes on; 50 calls go well."""
+def test_a_cancelled_call_frees_the_client(tmp_path: Path) -> None:
+    """Given a server that does not answer, when a call is cancelled, then the connection goes on."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(50)  # a thread that waits for longer than the test would keep the event loop from ending
         hanging = {"REVERIE_URL": f"http://127.0.0.1:{silent.getsockname()[1]}", "REVERIE_TOKEN": OPERATORS}
@@ -182,13 +162,21 @@ def test_a_cancelled_call_frees_the_client_and_fifty_at_once_are_answered(url: s
 
         run(cancelled)
 
-    async def many() -> None:
-        environment = {"REVERIE_URL": url, "REVERIE_TOKEN": OPERATORS}
-        async with over_stdio(tmp_path, "--workspace", "many", environment=environment) as client:
+
+def test_all_tools_are_there_when_asked_for_and_fifty_calls_at_once_are_answered(url: str, tmp_path: Path) -> None:
+    """Given `--tools all`, then a model has a scratchpad of its own and the history of the memory files, too; given
+    fifty calls at once, then each is answered."""
+    environment = {"REVERIE_URL": url, "REVERIE_TOKEN": OPERATORS}
+
+    async def main() -> None:
+        async with over_stdio(tmp_path, "--workspace", "many", "--tools", "all", environment=environment) as client:
+            assert len((await client.list_tools()).tools) == 13
+            await client.call_tool("scratchpad_write", {"items": ["Ask Kate about the boat."]})
+            assert "Ask Kate about the boat." in text_of(await client.call_tool("scratchpad_read", {}))
             calls = (client.call_tool("remember", {"content": f"Statement {number}."}) for number in range(50))
             assert len({one.structured_content["id"] for one in await asyncio.gather(*calls)}) == 50
 
-    run(many)
+    run(main)
 
 
 @contextmanager

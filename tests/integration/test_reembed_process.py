@@ -122,7 +122,7 @@ def asked_throughout(url: str) -> Iterator[list[str]]:
 
     def go_on() -> None:
         number = 0
-        while not stop.wait(0.01):
+        while not stop.wait(0.05):
             number = (number + 7) % MESSAGES
             try:
                 answer = ask(url, f"zanzibar thought {number}", limit=20)

@@ -27,7 +27,7 @@ TOKEN: Final = "0123456789abcdef" * 2
 # docs/scale.md says so, too. What is lost on the way would wait for a sweep, which this test does without.
 LONGEST_WAIT_SECONDS: Final = 15.0
 # How many messages are searchable beside each change of processes.
-BESIDE: Final = 15
+BESIDE: Final = 9
 AGENTS: Final = 3
 # Agents that say as much as they can would keep the following processes from starting.
 PAUSE_SECONDS: Final = 0.1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -110,10 +111,13 @@ def _unlimited(node: dict[str, Any]) -> str:
 class StatementReads:
     """Notes the reads and the plan of each statement that SQLAlchemy runs on PostgreSQL in this process.
 
-    Thread-safe.
+    Thread-safe. With `most_runs`, the reads of further runs of a statement are not counted: counting takes longer than
+    most statements.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_runs: int | None = None) -> None:
+        self._most_runs = most_runs
+        self._runs: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._reads: dict[tuple[str, str], Reads] = {}
         self._planned: dict[str, Planned] = {}
@@ -157,10 +161,14 @@ class StatementReads:
         raw = cursor.connection
         if connection.dialect.name != "postgresql":
             return
-        if id(raw) not in self._counted:
-            self._counted[id(raw)] = self._count(raw)
+        with self._lock:
+            self._runs[statement] += 1
         if id(raw) in self._streamed:
             self._note(raw, self._streamed.pop(id(raw)))
+        if self._has_run_enough(statement):
+            self._counted.pop(id(raw), None)
+        elif id(raw) not in self._counted:
+            self._counted[id(raw)] = self._count(raw)
         if statement not in self._planned and statement.split(None, 1)[0] in _PLANNED:
             store = raw.execute("SELECT current_setting('reverie.store', true)").fetchone()[0]
             first = values[0] if many else values
@@ -171,11 +179,14 @@ class StatementReads:
     def _after(
         self, connection: Connection, cursor: Any, statement: str, values: Any, _context: Any, many: bool
     ) -> None:
-        if connection.dialect.name != "postgresql":
+        if connection.dialect.name != "postgresql" or self._has_run_enough(statement):
             return
         self._note(cursor.connection, statement, len(values) if many else 1)
         if isinstance(cursor, psycopg.ServerCursor):
             self._streamed[id(cursor.connection)] = statement
+
+    def _has_run_enough(self, statement: str) -> bool:
+        return self._most_runs is not None and self._runs[statement] > self._most_runs
 
     def _note(self, raw: psycopg.Connection[Any], statement: str, runs: int = 1) -> None:
         before, now = self._counted.get(id(raw), {}), self._count(raw)
