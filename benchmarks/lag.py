@@ -22,7 +22,7 @@ from reverie.contract import MessagePayload
 
 _FULL_WORKSPACE: Final = "full"
 _BATCH_MESSAGES: Final = 100
-# Enough for every stage to always have work, and little enough to be finished in seconds afterwards; a tenth with --quick.
+# Enough for every stage to always have work, and little enough to be finished in seconds afterwards; --quick: a tenth.
 _BACKLOG_MESSAGES: Final = 2_000
 _DRAIN_SECONDS: Final = 120.0
 

@@ -103,6 +103,8 @@ def crowded(server: TestServer, valkey_url: str, tmp_path_factory: pytest.TempPa
         life.store_everything()
     with server.admin(name) as connection:
         add_stores(connection, rows=ROWS)
+        # The host of that life is gone: erasures would wait for it for ten seconds each, and not come to an end.
+        connection.execute(f"DELETE FROM {SCHEMA}.hosts")
     return name
 
 
@@ -114,7 +116,7 @@ def whole(server: TestServer, crowded: str, valkey_url: str, tmp_path_factory: p
         connection.execute("VACUUM ANALYZE")
         tables = frozenset(table.name for table in tables_of_stores(connection))
     # A plan for any values takes the place of those for some after ten runs.
-    noted = StatementReads(most_runs=20)
+    noted = StatementReads(most_runs=12)
     folder = tmp_path_factory.mktemp("whole")
     with noted.noting(), living(server.url(name), "small", valkey_url, folder) as life:
         life.store_everything()
