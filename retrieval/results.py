@@ -30,7 +30,7 @@ from reverie.memories.types import LaterChange
 from reverie.recall.types import Explanation, RecallResult, Turn
 from storage.index.search_index import Hit
 from storage.recall.chunk_sources import ChunkSource, Replacement
-from storage.recall.claims import Claim, claims_of, replaces
+from storage.recall.claims import Claim, claims_of, replaces, said_in
 from storage.recall.days import passed_day
 from storage.recall.dependence import Change, changes_of, newest_change
 from storage.recall.sameness import Statement, says_the_same, statement
@@ -284,10 +284,12 @@ def with_later_changes(
     """Return results; those that depend on something that was replaced later get the newest of these changes.
 
     Plans whose day has passed by `now` (microseconds) get that day. Replacements are looked up among the memories of a
-    result's end user, and among the results.
+    result's end user, and among the results. A message from which a replaced memory was made gets that replacement.
     """
     owners = [*dict.fromkeys(user for found in results for user in (found.owner, found.member))][:_MAX_OWNERS]
-    known = {owner: changes_of(replacements(owner)) for owner in owners}
+    replaced = {owner: replacements(owner) for owner in owners}
+    known = {owner: changes_of(of_owner) for owner, of_owner in replaced.items()}
+    by_message = _by_message([one for of_owner in replaced.values() for one in of_owner])
     by_id = {found.result.id: found.result for found in results}
     for found in results:
         result, person = found.result, _person(found)
@@ -305,7 +307,23 @@ def with_later_changes(
     def seen_by(owner: str | None, person: str) -> _Changes:
         return [(one, _from_view_of(person, change)) for one, change in known.get(owner, ())]
 
-    return [_with_later_change(found, seen_by, now) for found in results]
+    return [_with_later_change(found, seen_by, by_message, now) for found in results]
+
+
+def _by_message(replacements: Sequence[Replacement]) -> dict[tuple[str, str], Replacement]:
+    """Return the newest replacement of a memory that was made from a message, by session and message.
+
+    A memory that was said again since, in these or other words, holds.
+    """
+    found: dict[tuple[str, str], Replacement] = {}
+    for one in sorted(replacements, key=lambda one: one.at):
+        if one.message and not any(_says_it(other.newer, one) for other in replacements if other.at >= one.at):
+            found[one.session, one.message] = one
+    return found
+
+
+def _says_it(text: str, replaced: Replacement) -> bool:
+    return says_the_same(statement(text), statement(replaced.older))
 
 
 def _person(found: FoundResult) -> str | None:
@@ -329,7 +347,12 @@ def _from_view_of(person: str, change: Change) -> Change:
     return change._replace(owner="my" if change.owner == f"{person}'s" else "")
 
 
-def _with_later_change(found: FoundResult, seen_by: Callable[[str | None, str], _Changes], now: int) -> FoundResult:
+def _with_later_change(
+    found: FoundResult,
+    seen_by: Callable[[str | None, str], _Changes],
+    by_message: Mapping[tuple[str, str], Replacement],
+    now: int,
+) -> FoundResult:
     """`seen_by` returns the changes among the memories of an owner, from the view of a person."""
     result, person = found.result, _person(found)
     if person is None or result.replaced_by is not None or len(result.text) > _CLAIM_CHARACTERS:
@@ -340,6 +363,9 @@ def _with_later_change(found: FoundResult, seen_by: Callable[[str | None, str], 
     known = [*seen_by(found.owner, person), *(seen_by(found.member, "") if found.member is not None else ())]
     changes = ((one, change) for one, change in known if one.id != result.id)
     newest = newest_change(result.text, said_at, changes)
+    of_message = by_message.get((result.session or "", result.id)) if result.kind == "message" else None
+    if newest is None and of_message is not None and of_message.at > said_at:
+        newest = LaterChange(id=of_message.id, text=said_in(of_message.newer), at=from_micros(of_message.at))
     return found._replace(result=msgspec.structs.replace(result, changed_since=newest)) if newest is not None else found
 
 

@@ -2788,46 +2788,49 @@ ORDER BY m.created_at DESC, m.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -
 -- storage.recall.chunk_sources: replacements
 SELECT *
 FROM (SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at, COALESCE(m.owner_user_id, '') AS
-    owner FROM memories AS m JOIN memories AS b ON b.row_id = m.superseded_by WHERE ((m.agent_id = :agent AND NOT
-    m.superseded_by IS NULL AND b.visibility <> 'requested' AND (b.visibility = 'shared' OR b.owner_user_id = :viewer OR
-    (b.owner_user_id IS NULL AND (b.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
-    b.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND
-    EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id
-    = :store_id)))) AND vs.store_id = :store_id)))) AND COALESCE(m.owner_user_id, '') = :owner) AND m.store_id =
-    :store_id) AND b.store_id = :store_id ORDER BY m.superseded_at DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS BIGINT),
-    -1)) AS replaced
+    owner, COALESCE(m.source_message, '') AS message, COALESCE((SELECT s.id FROM sessions AS s WHERE s.row_id =
+    m.session_row AND s.store_id = :store_id), '') AS session FROM memories AS m JOIN memories AS b ON b.row_id =
+    m.superseded_by WHERE ((m.agent_id = :agent AND NOT m.superseded_by IS NULL AND b.visibility <> 'requested' AND
+    (b.visibility = 'shared' OR b.owner_user_id = :viewer OR (b.owner_user_id IS NULL AND (b.session_row IS NULL OR
+    EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id = b.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer
+    OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
+    vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id)))) AND
+    COALESCE(m.owner_user_id, '') = :owner) AND m.store_id = :store_id) AND b.store_id = :store_id ORDER BY
+    m.superseded_at DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AS replaced
 UNION ALL SELECT *
-FROM (SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, COALESCE(m.owner_user_id, '') AS owner
-    FROM (SELECT row_id FROM memories WHERE (agent_id = :agent AND subject = 'lives in') AND memories.store_id =
-    :store_id UNION ALL SELECT row_id FROM memories WHERE (agent_id = :agent AND subject >= 'changed: ' AND subject <
-    'changed: ~') AND memories.store_id = :store_id) AS said JOIN memories AS m ON m.row_id = said.row_id WHERE
-    (m.superseded_by IS NULL AND m.visibility <> 'requested' AND (m.visibility = 'shared' OR m.owner_user_id = :viewer
-    OR (m.owner_user_id IS NULL AND (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
-    m.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND
-    EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id
-    = :store_id)))) AND vs.store_id = :store_id)))) AND COALESCE(m.owner_user_id, '') = :owner) AND m.store_id =
-    :store_id ORDER BY m.created_at DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AS changed;
+FROM (SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, COALESCE(m.owner_user_id, '') AS owner, ''
+    AS message, '' AS session FROM (SELECT row_id FROM memories WHERE (agent_id = :agent AND subject = 'lives in') AND
+    memories.store_id = :store_id UNION ALL SELECT row_id FROM memories WHERE (agent_id = :agent AND subject >=
+    'changed: ' AND subject < 'changed: ~') AND memories.store_id = :store_id) AS said JOIN memories AS m ON m.row_id =
+    said.row_id WHERE (m.superseded_by IS NULL AND m.visibility <> 'requested' AND (m.visibility = 'shared' OR
+    m.owner_user_id = :viewer OR (m.owner_user_id IS NULL AND (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS
+    vs WHERE (vs.row_id = m.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR
+    ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id =
+    :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id)))) AND COALESCE(m.owner_user_id, '') = :owner)
+    AND m.store_id = :store_id ORDER BY m.created_at DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AS changed;
 -- storage.recall.chunk_sources: newest_replacements
 SELECT *
 FROM (SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at, COALESCE(m.owner_user_id, '') AS
-    owner FROM memories AS m JOIN memories AS b ON b.row_id = m.superseded_by WHERE ((m.agent_id = :agent AND NOT
-    m.superseded_by IS NULL AND b.visibility <> 'requested' AND (b.visibility = 'shared' OR b.owner_user_id = :viewer OR
-    (b.owner_user_id IS NULL AND (b.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
-    b.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND
-    EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id
-    = :store_id)))) AND vs.store_id = :store_id))))) AND m.store_id = :store_id) AND b.store_id = :store_id ORDER BY
-    m.superseded_at DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AS replaced
+    owner, COALESCE(m.source_message, '') AS message, COALESCE((SELECT s.id FROM sessions AS s WHERE s.row_id =
+    m.session_row AND s.store_id = :store_id), '') AS session FROM memories AS m JOIN memories AS b ON b.row_id =
+    m.superseded_by WHERE ((m.agent_id = :agent AND NOT m.superseded_by IS NULL AND b.visibility <> 'requested' AND
+    (b.visibility = 'shared' OR b.owner_user_id = :viewer OR (b.owner_user_id IS NULL AND (b.session_row IS NULL OR
+    EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id = b.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer
+    OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
+    vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id))))) AND m.store_id
+    = :store_id) AND b.store_id = :store_id ORDER BY m.superseded_at DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS
+    BIGINT), -1)) AS replaced
 UNION ALL SELECT *
-FROM (SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, COALESCE(m.owner_user_id, '') AS owner
-    FROM (SELECT row_id FROM memories WHERE (agent_id = :agent AND subject = 'lives in') AND memories.store_id =
-    :store_id UNION ALL SELECT row_id FROM memories WHERE (agent_id = :agent AND subject >= 'changed: ' AND subject <
-    'changed: ~') AND memories.store_id = :store_id) AS said JOIN memories AS m ON m.row_id = said.row_id WHERE
-    (m.superseded_by IS NULL AND m.visibility <> 'requested' AND (m.visibility = 'shared' OR m.owner_user_id = :viewer
-    OR (m.owner_user_id IS NULL AND (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
-    m.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND
-    EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id
-    = :store_id)))) AND vs.store_id = :store_id))))) AND m.store_id = :store_id ORDER BY m.created_at DESC LIMIT
-    NULLIF(CAST(:limit AS BIGINT), -1)) AS changed;
+FROM (SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, COALESCE(m.owner_user_id, '') AS owner, ''
+    AS message, '' AS session FROM (SELECT row_id FROM memories WHERE (agent_id = :agent AND subject = 'lives in') AND
+    memories.store_id = :store_id UNION ALL SELECT row_id FROM memories WHERE (agent_id = :agent AND subject >=
+    'changed: ' AND subject < 'changed: ~') AND memories.store_id = :store_id) AS said JOIN memories AS m ON m.row_id =
+    said.row_id WHERE (m.superseded_by IS NULL AND m.visibility <> 'requested' AND (m.visibility = 'shared' OR
+    m.owner_user_id = :viewer OR (m.owner_user_id IS NULL AND (m.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS
+    vs WHERE (vs.row_id = m.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR
+    ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id =
+    :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id))))) AND m.store_id = :store_id ORDER BY
+    m.created_at DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AS changed;
 -- storage.recall.chunk_sources: histories
 WITH RECURSIVE said(root, row_id) AS (SELECT r.id, m.row_id FROM memories AS r JOIN memories AS m ON m.superseded_by =
     r.row_id WHERE ((r.agent_id = :agent AND r.id = ANY(CAST(:ids AS TEXT[]))) AND r.store_id = :store_id) AND

@@ -57,7 +57,8 @@ class ChunkSource(msgspec.Struct, frozen=True):
 class Replacement:
     """The replacement of a user's memory: the text of the old memory, the text of the new one, and since when it holds.
 
-    Memories of nobody have an empty `owner`. `older` is empty if the new memory only says that something changed.
+    Memories of nobody have an empty `owner`. `older` is empty if the new memory only says that something changed. The
+    old memory was made from a `message` of a `session`; both are empty if it names none.
     """
 
     older: str
@@ -65,6 +66,8 @@ class Replacement:
     newer: str
     at: int
     owner: str = ""
+    message: str = ""
+    session: str = ""
 
 
 class ChunkAttributes(NamedTuple):
@@ -187,13 +190,15 @@ HOME: Final = "lives in"
 _REPLACEMENTS: Final = f"""
     SELECT * FROM (
         SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at,
-            coalesce(m.owner_user_id, '') AS owner
+            coalesce(m.owner_user_id, '') AS owner, coalesce(m.source_message, '') AS message,
+            coalesce((SELECT s.id FROM sessions AS s WHERE s.row_id = m.session_row), '') AS session
         FROM memories AS m CROSS JOIN memories AS b ON b.row_id = m.superseded_by
         WHERE m.agent_id = :agent AND m.superseded_by IS NOT NULL AND b.visibility <> 'requested'
         AND {{visible}}{{of_owner}} ORDER BY m.superseded_at DESC LIMIT :limit
     ) AS replaced
     UNION ALL SELECT * FROM (
-        SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, coalesce(m.owner_user_id, '') AS owner
+        SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, coalesce(m.owner_user_id, '') AS owner,
+            '' AS message, '' AS session
         FROM (
             SELECT row_id FROM memories WHERE agent_id = :agent AND subject = '{HOME}'
             UNION ALL SELECT row_id FROM memories

@@ -65,6 +65,19 @@ _STATES: Final = {
     "meets": "meet", "costs": "cost", "drive": "drive", "drives": "drive",
 }  # fmt: skip
 _MOVES: Final = frozenset({"moved", "relocated"})
+_MOVED_WHERE: Final = frozenset({"back", "over", "away"})
+TOOLS: Final = (
+    r"(?:linux|windows|mac(?:os)?|vim|neovim|emacs|python|rust|go|java|kotlin|typescript|javascript|react|vue|git"
+    r"|github|gitlab|docker|kubernetes|aws|azure|gcp|firefox|chrome|android|ios|iphone|slack|teams|notion|vs code"
+    r"|postgres\w{0,40}|mysql|sqlite|mongo(?:db)?|redis|kafka|ubuntu|debian|fedora|ruff|black|flake8|pylint|mypy|pyright"
+    r"|pytest|uv|poetry|pip|conda|npm|pnpm|yarn|bun|deno|eslint|prettier|biome|vite|webpack|jest|vitest|django|flask"
+    r"|fastapi|celery|svelte|angular|next\.?js|tailwind|terraform|ansible|nginx|jira|linear|graphql|grpc)\b"
+)
+# "Moved to" is also used of tools and chapters, not only of towns.
+NO_PLACES: Final = rf"(?:{TOOLS}|(?:chapter|part|section|phase|level|plan|stage|step|version)\b)"
+_NO_PLACE = re.compile(NO_PLACES, re.IGNORECASE)
+# "A flat in Porto", not "weekly releases in May".
+_DWELLING_IN = re.compile(rf"(?:[\w-]{{1,20}} ){{1,4}}in (?!(?i:{MONTHS}|{WEEKDAYS})\b)[A-Z]")
 # Verbs only after `I` or a plural subject; otherwise nouns: "good work on", "files on drive".
 _OF_SEVERAL: Final = frozenset({"live", "reside", "work", "study", "play", "speak", "drive"})
 _LOOSE: Final = words_in(
@@ -97,6 +110,19 @@ _CLASSES: Final = words_in(
 _ONE_OF: Final = frozenset({"citizen", "resident", "native", "student", "employee"})
 _OWN: Final = frozenset({"i", "my"})
 _WITH_OBJECT: Final = frozenset({"drive", "drives"})
+_PAST_STATES: Final = frozenset({"lived", "worked", "played", "spoke"})
+_HAVE: Final = frozenset({"have", "has"})
+_OWNERS: Final = words_in("my our his her their your")
+# A kind of place instead of a name: "a flat", but not "a flat in Porto".
+_SOME = re.compile(
+    r"(?!.{1,80} in )(?:an?|my|our|his|her|their|your|this|that|the (?:city|town|village|country\w{0,4}|cent(?:re|er)"
+    r"|middle|suburbs|same|outskirts|mountains|woods|basement|attic))(?: |\Z)"
+)
+# Times and circumstances after "in" and "at".
+_NO_PLACE_OR_NAME = re.compile(
+    r"(?:(?:the |my |our )?(?:nights?|days?|weekends?|mornings?|evenings?|afternoons?|home|lunch|dinner|moment|time"
+    r"|past|future|office|library|summer|winter|spring|autumn|fall)|least|once|first|all)\b"
+)
 # Roles of which a person has one at a time: another name for the role replaces the earlier one.
 _ROLES: Final = words_in(
     "boss manager supervisor wife husband girlfriend boyfriend fianc\u00e9 fianc\u00e9e partner landlord landlady "
@@ -496,6 +522,7 @@ def _claim(sentence: str) -> Claim | None:
     written = [word.rstrip(".,;:!") for word in _WORD.findall(sentence)]
     if not 3 <= len(written) <= _MAX_WORDS:
         return None
+    in_lower_case = sentence.islower()
     if not written[1][:1].isupper():  # otherwise the text may begin with a name: "Hope Solo", "Will Smith"
         sentence = sentence[:1].lower() + sentence[1:]
         written[0] = written[0][:1].lower() + written[0][1:]
@@ -521,6 +548,9 @@ def _claim(sentence: str) -> Claim | None:
             return _of_be(subject, rest, is_name=value < len(written) and written[value][:1].isupper())
         if words[place] == "joined" and not written[place + 1][:1].isupper():  # such as a choir, not an employer
             return None
+        if words[place] in _MOVES:
+            rest = _skip(rest)
+            return _moved(subject, rest, written[len(written) - len(rest) :], in_lower_case=in_lower_case)
         if words[place] in _STATES:
             return _of_state(subject, words[place], _skip(rest))
         if rest[0] in _PREPOSITIONS and (frame := _classifier(rest, 1)):  # "died in the city of"
@@ -569,8 +599,11 @@ def _sort_of(word: str, *, is_name: bool) -> str:
 def _of_state(subject: list[str], verb: str, rest: list[str]) -> Claim | None:
     if verb in _OF_SEVERAL and subject[0] not in _OWN and "and" not in subject:
         return None
+    # "I lived in Rome for a year", but not "I've lived in Rome since May".
+    if verb in _PAST_STATES and subject[0] in _OWN and not _HAVE.intersection(subject):
+        return None
     if verb in _WITH_OBJECT and rest and rest[0] not in _PREPOSITIONS:
-        return _made([*subject, _STATES[verb]], rest, subject)
+        return _made([*subject, _STATES[verb]], rest, subject) if rest[0] not in _OWNERS else None
     if verb == "joined":
         return _made([*subject, "work", "at"], rest, subject)
     if not rest or rest[0] not in _PREPOSITIONS:
@@ -578,13 +611,30 @@ def _of_state(subject: list[str], verb: str, rest: list[str]) -> Claim | None:
         if not frame:
             return None
         return _made([*subject, _STATES[verb], *rest[:frame]], rest[frame:], subject)
-    if verb in _MOVES:
-        is_time = subject[0] not in _OWN and re.match(_TIME, " ".join(rest[1:]))  # "the surgery moved to May"
-        return _made([*subject, "live", "in"], rest[1:], subject) if rest[0] == "to" and not is_time else None
     if rest[0] == "as" and "at" in rest[2:-1]:  # "as a nurse at the clinic": another employer ends it
         rest = rest[rest.index("at") :]
-    frame = _classifier(rest, 1) or 1
-    return _made([*subject, _STATES[verb], *rest[:frame]], rest[frame:], subject)
+    frame = _classifier(rest, 1)
+    # "I live in a flat" and "I work at night" say nothing against Oslo and Acme.
+    if not frame and (_NO_PLACE_OR_NAME.match(" ".join(rest[1:])) or (rest[0] == "with" and rest[1:2] == ["anxiety"])):
+        return None
+    is_some = not frame and rest[0] != "with" and _SOME.match(" ".join(rest[1:])) is not None
+    kind = ["some"] if is_some else []
+    return _made([*subject, _STATES[verb], *rest[: frame or 1], *kind], rest[frame or 1 :], subject)
+
+
+def _moved(subject: list[str], rest: list[str], written: list[str], *, in_lower_case: bool) -> Claim | None:
+    """Return the claim that somebody lives in another place; people move to decaf and to a new team, too."""
+    if rest[:1] and rest[0] in _MOVED_WHERE:
+        rest, written = rest[1:], written[1:]
+    if rest[:1] != ["to"] or len(rest) < 2:
+        return None
+    place = written[2:] if rest[1] == "the" else written[1:]
+    is_time = subject[0] not in _OWN and re.match(_TIME, " ".join(rest[1:]))  # "the surgery moved to May"
+    is_name = place[:1] and (place[0][0].isupper() or (in_lower_case and rest[1] not in _BEFORE_HEADS))
+    is_name = is_name or _DWELLING_IN.match(" ".join(place)) is not None
+    if is_time or not is_name or _NO_PLACE.match(" ".join(place)):
+        return None
+    return _made([*subject, "live", "in"], rest[1:], subject)
 
 
 def _frame(rest: list[str]) -> int:

@@ -13,7 +13,7 @@ import re
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from storage.recall.claims import LEAD_IN, MOVED_BY, PASTED, as_said, words_in
+from storage.recall.claims import BY_ITSELF, LEAD_IN, MOVED_BY, PASTED, as_said, words_in
 from storage.recall.days import IRREGULAR_PAST, MONTHS, SENTENCE, WEEKDAYS
 from storage.recall.words import STOP_WORDS, hash_of, words_of
 
@@ -25,7 +25,7 @@ _CLAUSE = re.compile(
 _NO_STATEMENT = re.compile(
     r"[?\"\u201c\u201d]|\b(?:if|would|could|should|might|(?<!\d )(?<!in )may(?=\s[a-z])|maybe|perhaps|probably|wish"
     r"|hope|unless|whether|imagine|suppose|almost|nearly|used to|let's|please|think|thinking|you|your|you're|feels?"
-    r"|feeling|sounds?|once)\b"
+    r"|feeling|sounds?|once(?! (?:an?|every|per|daily|weekly|monthly)\b))\b"
     r"|\A\W{0,3}(?:show|give|tell|make|use|send|list|explain|write|create|stop|draft|generate|thanks?|wow)\b",
     re.IGNORECASE,
 )
@@ -105,11 +105,13 @@ _STATES: Final = tuple(
             "single",
             rf"{_I_AM}single\b",
             rf"{_I}(?:got|have|has|found) an? (?:new )?(?:girlfriend|boyfriend|partner)\b"
+            rf"|{_I_AM}(?:now )?(?:seeing (?:someone|somebody)|in a relationship|dating)\b"
             rf"|{_I}(?:got (?:engaged|married)\b|(?:engaged|married|dating)(?: now)?\W{{0,3}}\Z)",
         ),
         (
             "pregnant",
-            rf"{_I_AM}(?:\w{{1,12}} (?:weeks?|months?) )?(?:pregnant|expecting)\b",
+            rf"(?:{_I_AM}|\A(?:my|user's) (?:wife|girlfriend|partner|fianc\u00e9e)(?:'s| is)\s)"
+            r"(?:\w{1,12} (?:weeks?|months?) )?(?:pregnant|expecting)\b",
             rf"\A(?:the|our|my) (?:baby|twins|son|daughter|little one) .{{0,20}}\b(?:born|arrived|is here)\b"
             rf"|{_I}(?:gave birth|had (?:the|our|a|my) (?:baby|miscarriage)|miscarried|lost the baby)\b",
         ),
@@ -150,6 +152,12 @@ _NEW = re.compile(
     rf"|(?=(?:i|we|user)\b){_WHO}(?:got|bought|have|has|found|hired|adopted|ordered)\sa(?:nother)?\s(?:new|different)\s(?P<got>{_WORD})(?=\Z|,|\s{_NEXT}))",
     re.IGNORECASE,
 )
+# "I got a car" touches "I don't have a car".
+_ACQUIRED = re.compile(
+    rf"\A(?=(?:i|we|user)\b){_WHO}(?:got|bought|adopted|found)\san?\s(?P<thing>car|van|bike|motorbike|dog|puppy|cat"
+    rf"|kitten|house|flat|apartment|tv|laptop|phone|job|piano){BY_ITSELF}",
+    re.IGNORECASE,
+)
 # Something is true now, or done instead: "Olga now works on Atlas", "I start on the 16th instead", "I switched to tea".
 _NOW = re.compile(
     r"\A(?:(?i:i|we|user)(?=\s(?!(?:am|are|is|was|were|will|needs?|have|has|had|can|want|got|do|think|feel|see|know|understand)\b)\w)"
@@ -157,6 +165,21 @@ _NOW = re.compile(
     r"(?=\s(?:now|currently|is|has|was|[a-z]{2,20}(?:s|ed))\b))"
     r"(?:\s\w{1,20}){0,3}?\s(?:(?:now|currently)\s\w|(?:switched|migrated|changed)\s(?:.{2,40}\s)?to\s\w"
     r"|(?:switched|moved|migrated|changed)\s.{0,40}\bback to\s\w|.{2,60}(?<!right)(?<!for)\s(?:now|instead)\Z)"
+)
+# Not "for a month now" and "right now".
+_AT_OTHER_TIMES = re.compile(
+    r"\A(?!.{0,200}\b(?:for|since|been|had|right now)\b)(?:.{3,200}\s(?:now|instead)(?:,? not [\w' ]{2,30})?\Z"
+    r"|(?:from now on|now),?\s(?=(?:i|we|my|our|the)\b))",
+    re.IGNORECASE,
+)
+_NOW_ALONE = re.compile(r"\b(?:(?:from )?now(?: on)?|instead)\b(?:,? not [\w' ]{2,30}\Z)?", re.IGNORECASE)
+_WHOSE = re.compile(r"\A\W{0,3}(?:(?:i|we|user)(?:'s|'m|\sam|\sis|\sare)?|my|our|the)\s", re.IGNORECASE)
+_TIMES = re.compile(
+    rf"\b(?:(?:on|at|every|each|from|to|until|till|around|about|by|in)\s){{0,2}}(?:the\s)?(?:(?:{WEEKDAYS}|{MONTHS})s?\b"
+    r"|\d{1,2}(?:[:.]\d\d)?(?:st|nd|rd|th)?\s?(?:am\b|pm\b|o'clock\b|mg\b|hours\b|minutes\b)?|noon\b|midnight\b"
+    r"|(?:once|twice|(?:three|four|five|\d) times)\b(?:\s(?:an?|per|every))?|(?:day|week|month|morning|evening|night"
+    r"|afternoon|weekend|weekday)s?\b)",
+    re.IGNORECASE,
 )
 # What ailed somebody no longer does: "my blood pressure is fine again", "my aunt Rosa is out of hospital".
 _RECOVERED = re.compile(
@@ -206,13 +229,13 @@ _OWNERS: Final = frozenset({"my", "our", "s"})
 class Turn(NamedTuple):
     """A change of a thing: the hashes of the words that name it, and how many of them an older text must have.
 
-    `now` touches texts with only some of the words, `began` texts that refused it, `new` the speaker's own thing, and
-    `state` texts that say a state of life.
+    `now` touches texts with only some of the words, `began` texts that refused it, `new` the speaker's own thing,
+    `state` texts that say a state of life, and `times` texts that differ in their times alone.
     """
 
     named: frozenset[int]
     least: int
-    kind: Literal["ended", "now", "began", "new", "state"] = "ended"
+    kind: Literal["ended", "now", "began", "new", "state", "times"] = "ended"
 
 
 @lru_cache(maxsize=4_096)
@@ -248,6 +271,7 @@ def _words_by_kind(sentence: str) -> dict[str, frozenset[int]]:
         "named": named,
         "began": named if _REFUSED.search(sentence) else frozenset(),
         "new": frozenset(map(hash_of, own)),
+        "times": frozenset(_without_times(sentence)),
         "state": frozenset[int]().union(*(name for name, said, _ in _STATES if said.search(sentence))),
     }
 
@@ -277,11 +301,26 @@ def _turn(clause: str) -> Turn | None:
         return turn and turn._replace(kind="new")
     if _AGAINST.search(clause):
         return _named(clause)
+    if found := _ACQUIRED.match(clause):
+        turn = _named(found["thing"])
+        return turn and turn._replace(kind="began")
     if re.search(r"\bstarted \w{2,20}ing\b", clause, re.IGNORECASE):
         turn = _named(_BEHIND.sub("", clause))
         return turn and turn._replace(kind="began")
+    if _AT_OTHER_TIMES.search(clause) and (frame := _without_times(clause)):
+        return Turn(frozenset(frame), 1, "times")
     turn = _named(_BEHIND.sub("", clause), least=2, with_numbers=True) if _NOW.search(clause) else None
     return turn and turn._replace(kind="now")
+
+
+def _without_times(sentence: str) -> list[int]:
+    """Return the hash of a sentence without its times, and without whose it is; empty if it has no times.
+
+    "The cleaner comes on Fridays now" differs from "User's cleaner comes on Wednesdays" in its times alone.
+    """
+    written = _NOW_ALONE.sub(" ", _WHOSE.sub("", sentence))
+    rest = words_of(_TIMES.sub(" ", written))
+    return [hash_of(" ".join(rest))] if len(rest) > 1 and _TIMES.search(written) else []
 
 
 def _named(text: str, *, least: int = 1, with_numbers: bool = False) -> Turn | None:

@@ -414,7 +414,11 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"|this (?:week|month|year|spring|summer|autumn|fall|winter)|from|(?:a|two|\d) [a-z]{{3,6}} ago)\b){VALUE}",
         _lives,
     ),
-    rule(rf"(?:i|we)(?:'ve| have)?{BLANKS}(?:(?:just|recently|now){BLANKS})?moved to{BLANKS}{VALUE}", _moved),
+    rule(
+        rf"(?:i|we)(?:'ve| have)?{BLANKS}(?:(?:just|recently|now){BLANKS})?moved (?:(?:back|over|away) )?to"
+        rf"{BLANKS}{VALUE}",
+        _moved,
+    ),
     rule(rf"(?:{I_AM}{ADVERB}(?:originally )?|i (?:originally )?come )from{BLANKS}{VALUE}", _from),
     rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}working) as{BLANKS}(?P<value>an?{BLANKS}\S{REST})", _works_as),
     rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}(?:working|employed)) (?P<at>at|for){BLANKS}{VALUE}", _works_at),

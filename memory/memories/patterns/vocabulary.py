@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from storage.recall import days
+from storage.recall import claims, days
 
 RELATIONS: Final = (
     r"(?:(?:older|younger|elder|eldest|oldest|youngest|big|little|twin|baby|best|step|half)[ -])?"
@@ -140,15 +140,8 @@ NO_ALLERGENS: Final = (
     r"|responsibilit\w{1,40}|change|criticism|commitment|money|losing|failure|kind of)\b"
 )
 NO_ALLERGY_TO: Final = r"(?:strange|weird|new|nasty|terrible|horrible|slight|little|food|skin|seasonal|severe|known)\b"
-TOOLS: Final = (
-    r"(?:linux|windows|mac(?:os)?|vim|neovim|emacs|python|rust|go|java|kotlin|typescript|javascript|react|vue|git"
-    r"|github|gitlab|docker|kubernetes|aws|azure|gcp|firefox|chrome|android|ios|iphone|slack|teams|notion|vs code"
-    r"|postgres\w{0,40}|mysql|sqlite|mongo(?:db)?|redis|kafka|ubuntu|debian|fedora|ruff|black|flake8|pylint|mypy|pyright"
-    r"|pytest|uv|poetry|pip|conda|npm|pnpm|yarn|bun|deno|eslint|prettier|biome|vite|webpack|jest|vitest|django|flask"
-    r"|fastapi|celery|svelte|angular|next\.?js|tailwind|terraform|ansible|nginx|jira|linear|graphql|grpc)\b"
-)
-# "Moved to" is also used of tools and chapters, not only of towns.
-NO_PLACES: Final = rf"\A(?:{TOOLS}|(?:chapter|part|section|phase|level|plan|stage|step|version)\b)"
+TOOLS: Final = claims.TOOLS
+NO_PLACES: Final = rf"\A{claims.NO_PLACES}"
 _NO_FAVOURITES = """
 part parts thing things one ones moment moments bit aspect aspects memory memories scene scenes line lines quote quotes
 feature features section time times chapter example piece pieces place day episode ever so character characters pic
