@@ -152,17 +152,16 @@ class Endpoints:
         function: Callable[..., Any],
         source: Argument,
         *,
-        waits: Callable[[Any], bool] = _never,
-        tag: str = "",
         then: Callable[[Services, Any], Any] | None = None,
+        **options: Any,
     ) -> None:
         """Pass a call on to a function, whose first argument is what `source` returns: a store, or memories in several.
 
         Its other parameters are named like fields of the call, or like one of the further arguments. It returns the
         response, or a record with the response's fields, or the value of the only field that the response requires.
         If `source` returns None, because nothing has been stored in the workspace, the response is empty. With `then`,
-        all of this holds for what `then` makes of the function's result. Raises `TypeError` for a parameter with any
-        other name.
+        all of this holds for what `then` makes of the function's result. `options` are those of `serves`. Raises
+        `TypeError` for a parameter with any other name.
         """
         given = self._arguments_of(kind, function)
 
@@ -177,7 +176,7 @@ class Endpoints:
             return _response(kind, found if then is None else then(services, found))
 
         handler.__wrapped__ = function  # type: ignore[attr-defined]  # as `functools.wraps` notes it
-        self.serves(kind, waits=waits, tag=tag)(handler)
+        self.serves(kind, **options)(handler)
 
     def _arguments_of(self, kind: type[Call[Any]], function: Callable[..., Any]) -> dict[str, Argument]:
         found: dict[str, Argument] = {}
