@@ -30,12 +30,13 @@ from reverie.counts import counted
 from reverie.errors import NotFound, Rejected
 from reverie.fields import MAX_PAGE
 from reverie.sessions.calls import ListMessages
-from reverie.trust.export_files import ReportSum, patiently
+from reverie.trust.export_files import patiently, sum_of
 from reverie.trust.exports import (
     ExportedMessage,
     ExportedRecord,
     ExportedSession,
     ImportRecords,
+    ImportReport,
     batches,
     check_record,
     described,
@@ -134,7 +135,7 @@ def carry(
     if not files:
         raise Rejected(f"there is nothing to import in {path}: it has no file of this kind", field="path")
     sizes = [file.stat().st_size if file.exists() else 0 for file in files]
-    done, first = ReportSum(), True
+    report, first = ImportReport(), True
     for number, file in enumerate(files):
         before = sum(sizes[:number])
         reading.progress = lambda read, before=before: progress(before + read, sum(sizes))  # type: ignore[misc]
@@ -143,14 +144,9 @@ def carry(
             found = without_handed_over(found, send, history.name, reading)
         for records in batches(_records(found, file, reading)):
             changed = None if with_erased else datetime.fromtimestamp(file.stat().st_mtime, UTC)
-            done.add(
-                patiently(
-                    send, msgspec.structs.replace(call, records=records, exported_at=changed, lenient=True, first=first)
-                )
-            )
-            first = False
+            sent = msgspec.structs.replace(call, records=records, exported_at=changed, lenient=True, first=first)
+            report, first = sum_of(report, patiently(send, sent)), False
         progress(before + sizes[number], sum(sizes))
-    report = done.report()
     for part, left_out in report.left_out.items():
         reason = f"{part} whose ids belong to others, that were erased here since, or are not for this token"
         reading.leave(reason, number=left_out)

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final, TypeAlias
 
 import msgspec
 
@@ -172,18 +172,19 @@ def send_import(
         dry_run=True,
     )
     steps = source.total if dry_run else 2 * source.total
-    planned, done = ReportSum(), 0
+    planned, done = ImportReport(), 0
     for records in batches(source.records()):
-        planned.add(patiently(send, msgspec.structs.replace(common, records=records)))
+        planned = sum_of(planned, patiently(send, msgspec.structs.replace(common, records=records)))
         done += len(records)
         progress(done, steps)
     if dry_run:
-        return planned.report()
-    approve(planned.report())
-    stored, first = ReportSum(), True
+        return planned
+    approve(planned)
+    stored, first = ImportReport(), True
     writing = msgspec.structs.replace(common, dry_run=False)
     for records in batches(source.records()):
-        stored.add(_stored(send, msgspec.structs.replace(writing, records=records, first=first)))
+        report = _stored(send, msgspec.structs.replace(writing, records=records, first=first))
+        stored = sum_of(stored, report)
         first = False
         done += len(records)
         progress(done, steps)
@@ -191,7 +192,7 @@ def send_import(
     replaced = ((one, size) for one, size in source.records() if isinstance(one, ExportedMemory) and one.superseded_by)
     for memories in batches(replaced):
         patiently(send, msgspec.structs.replace(writing, records=memories))
-    return stored.report()
+    return stored
 
 
 # Linux shows the open files of a process there.
@@ -238,25 +239,11 @@ def _unnamed_file(folder: Path) -> int | None:
         return None
 
 
-class ReportSum:
-    """The sum of reports."""
-
-    def __init__(self) -> None:
-        self._parts = {name: Counter[str]() for name in ("added", "present", "left_out", "erased")}
-        self._shared = self._waiting = 0
-
-    def add(self, report: ImportReport) -> None:
-        """Add the numbers of one report."""
-        for name, counts in self._parts.items():
-            counts.update(getattr(report, name))
-        self._shared += report.shared
-        self._waiting += report.waiting
-
-    def report(self) -> ImportReport:
-        """Return the sum."""
-        return ImportReport(
-            **{name: dict(counts) for name, counts in self._parts.items()}, shared=self._shared, waiting=self._waiting
-        )
+def sum_of(report: ImportReport, other: ImportReport) -> ImportReport:
+    """Return the sum of two reports."""
+    names = ("added", "present", "left_out", "erased")
+    counts = {name: dict(Counter(getattr(report, name)) + Counter(getattr(other, name))) for name in names}
+    return ImportReport(**counts, shared=report.shared + other.shared, waiting=report.waiting + other.waiting)
 
 
 def _stored(send: Send, call: ImportRecords) -> ImportReport:
@@ -266,10 +253,8 @@ def _stored(send: Send, call: ImportRecords) -> ImportReport:
     while report.waiting and time.monotonic() < deadline:
         time.sleep(_PAUSE_SECONDS)
         again = patiently(send, call)
-        total = ReportSum()
-        total.add(report)
-        total.add(msgspec.structs.replace(again, present={}, left_out={}, erased={}, shared=0, waiting=0))
-        report = msgspec.structs.replace(total.report(), waiting=again.waiting)
+        new = msgspec.structs.replace(again, present={}, left_out={}, erased={}, shared=0)
+        report = sum_of(msgspec.structs.replace(report, waiting=0), new)
     return report
 
 
@@ -294,16 +279,6 @@ _HINT: Final = "copy it again from where it was made, or make the export again"
 
 _decode_header: Final = msgspec.json.Decoder(ExportHeader).decode
 _decode_end: Final = msgspec.json.Decoder(ExportEnd).decode
-
-
-class ExportSource(Protocol):
-    """The input of an import: a header, and records that can be read more than once."""
-
-    header: ExportHeader
-    total: int
-
-    def records(self) -> Iterator[tuple[ExportedRecord, int]]:
-        """Yield the records in their order, each with the size of its line in bytes."""
 
 
 class ExportFile:
@@ -373,6 +348,10 @@ class DocumentExport:
         """Yield the records in their order, each with the size of its line in bytes."""
         for record in self._records:
             yield record, len(msgspec.json.encode(record))
+
+
+# The input of an import: a header, and records that can be read more than once.
+ExportSource: TypeAlias = ExportFile | DocumentExport
 
 
 def open_export(file: IO[bytes], *, workspace: str, agent: str) -> ExportSource:
