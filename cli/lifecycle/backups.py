@@ -238,12 +238,12 @@ def _opened(dest: Path, key_file: Path | None, *, shared: bool = False) -> Itera
 
 def _back_up(source: BackupSource, repository: Repository, *, only_changed: bool) -> Manifest | None:
     """Add a backup and return its manifest; None if `only_changed` and nothing has changed."""
-    from memory.lifecycle.backup import BackupProgress, back_up, has_changed
+    from memory.lifecycle.backup import back_up, has_changed
 
     if only_changed and not has_changed(source, repository):
         return None
     with shown_progress("backup") as show:
-        return back_up(source, repository, BackupProgress(lambda *_: None, show))
+        return back_up(source, repository, show)
 
 
 def _audit(stores: Stores, action: str, target: str) -> None:

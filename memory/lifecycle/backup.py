@@ -37,6 +37,8 @@ TOMBSTONES: Final = "tombstones"
 SETTINGS: Final = "settings.json"
 INBOX: Final = "inbox"
 
+OnPages = Callable[[int, int], None]
+
 
 @dataclass(frozen=True, slots=True)
 class BackupSource:
@@ -56,14 +58,6 @@ class BackupSource:
 
 
 @dataclass(slots=True)
-class BackupProgress:
-    """Callbacks that are told what is being copied. The defaults do nothing."""
-
-    on_file: Callable[[str, int], None] = lambda _path, _number_of_files: None
-    on_pages: Callable[[int, int], None] = lambda _done, _total: None
-
-
-@dataclass(slots=True)
 class _Draft:
     """The files of the backup that is being made."""
 
@@ -73,15 +67,15 @@ class _Draft:
     new_bytes: int = 0
 
 
-def back_up(source: BackupSource, repository: Repository, progress: BackupProgress | None = None) -> Manifest:
+def back_up(source: BackupSource, repository: Repository, on_pages: OnPages = lambda _done, _total: None) -> Manifest:
     """Add a backup to a repository, whose lock the caller holds, and return its manifest.
 
-    A damaged database does not keep the others from being backed up: it is named in `failed`.
+    `on_pages` is told how many pages of a database are copied, and of how many. A damaged database does not keep the
+    others from being backed up: it is named in `failed`.
 
     Raises `StoreUnavailable` when the repository's disk is full or fails, and `Unavailable` when the broker does not
     answer; then nothing is added.
     """
-    progress = progress or BackupProgress()
     begun_at = from_micros(source.now())
     before, _ = repository.manifests()
     latest = before[-1] if before else None
@@ -92,8 +86,7 @@ def back_up(source: BackupSource, repository: Repository, progress: BackupProgre
         try:
             names = stores.all_names()
             for name in names:
-                progress.on_file(name, len(names))
-                _add_store(source, repository, draft, _StoreCopy(stores, name, latest), progress)
+                _add_store(source, repository, draft, _StoreCopy(stores, name, latest), on_pages)
         finally:
             stores.close()
         for name in names:
@@ -161,7 +154,7 @@ class _StoreCopy:
 
 
 def _add_store(
-    source: BackupSource, repository: Repository, draft: _Draft, copy: _StoreCopy, progress: BackupProgress
+    source: BackupSource, repository: Repository, draft: _Draft, copy: _StoreCopy, on_pages: OnPages
 ) -> None:
     path = copy.stores.database_path(copy.name)
     try:
@@ -170,7 +163,7 @@ def _add_store(
             return
         stamp = copy.stamp(source.now())
         kind: Kind = "account" if copy.name == ACCOUNT_STORE else "workspace"
-        with copied(path, source.scratch, kind, progress.on_pages) as (state, content):
+        with copied(path, source.scratch, kind, on_pages) as (state, content):
             store = convert(state, StoreState, name=copy.name, stamp=stamp)
             _add(repository, draft, str(path.relative_to(source.data)), content, kind="database", store=store)
     except NotFound:  # deleted meanwhile
