@@ -280,10 +280,10 @@ def seconds_of(text: str, option: str) -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def span(seconds: int) -> str:
+def span(seconds: float) -> str:
     """Return seconds in the largest unit that divides them, up to days: `15m`."""
-    unit = next(unit for unit in ("d", "h", "m", "s") if seconds % _UNITS[unit] == 0)
-    return f"{seconds // _UNITS[unit]}{unit}"
+    unit = next((unit for unit in ("d", "h", "m") if seconds % _UNITS[unit] == 0), "s")
+    return f"{seconds / _UNITS[unit]:.15g}{unit}"
 
 
 def time_since(text: str, name: str = "since") -> str:

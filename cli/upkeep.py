@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cli.application import Invocation
 from cli.groups import Group, Row, root
-from cli.options import time_since
+from cli.options import span, time_since
 from cli.output import AsJson, Yes, confirm, encoded, note, print_json, print_table, say, shortened, when
 from reverie import upkeep
 from reverie.calls import Call
@@ -35,21 +35,12 @@ def _job_row(job: upkeep.Job) -> Row:
     """List the periodic jobs with their last runs; `reverie run` runs one now."""
     return (
         job.name,
-        _period(job.every_seconds),
+        span(job.every_seconds),
         when(job.last_run.started_at if job.last_run else None),
         "yes" if job.dry_run else "-",
         ", ".join(f"--{limit}" for limit in job.limits) or "-",
         job.description,
     )
-
-
-def _period(seconds: float) -> str:
-    """Return a length of time as options say it: 90s, 15m, 6h, 1d."""
-    number, unit = next(
-        ((seconds / one, unit) for one, unit in ((86_400, "d"), (3_600, "h"), (60, "m")) if seconds % one == 0),
-        (seconds, "s"),
-    )
-    return f"{number:g}{unit}"
 
 
 @root.command("run", upkeep.RunJob, arguments=("job",), leave_out=("agent", "workspace"))
