@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
@@ -627,7 +627,7 @@ class Pages:
         """Yield the routes of all pages."""
         for page in self._pages:
             methods = ("GET", "HEAD") if page.method == "GET" else (page.method,)
-            yield NamedRoute(page.path, _responding(site, page), *methods)
+            yield NamedRoute(page.path, partial(site.respond, page), *methods)
 
     def _adding(self, path: str, method: str, has_place: bool) -> Callable[[Handler], Handler]:
         def add(handler: Handler) -> Handler:
@@ -635,13 +635,6 @@ class Pages:
             return handler
 
         return add
-
-
-def _responding(site: Site, page: Page) -> Callable[[Request], Awaitable[Response]]:
-    async def respond(request: Request) -> Response:
-        return await site.respond(page, request)
-
-    return respond
 
 
 _LOGIN_BYTES: Final = 16 * 1024
@@ -654,14 +647,11 @@ def site_routes(site: Site, parts: Iterable[Pages]) -> Iterator[NamedRoute]:
         asked = request.query_params
         return site.login_page(page=asked.get("page", ""), is_unsent="unsent" in asked)
 
-    async def log_in(request: Request) -> Response:
-        return await _log_in(site, request)
-
     async def log_out(request: Request) -> Response:
         return site.log_out(request)
 
     yield NamedRoute(LOGIN_PATH, show_login, "GET")
-    yield NamedRoute(LOGIN_PATH, log_in, "POST")
+    yield NamedRoute(LOGIN_PATH, partial(_log_in, site), "POST")
     yield NamedRoute("/logout", log_out, "POST")
     yield NamedRoute(f"{STATIC_PATH}/{{name}}", _get_static_file, "GET")
     yield NamedRoute("/favicon.ico", _get_icon, "GET")
