@@ -541,7 +541,7 @@ def _claim(sentence: str) -> Claim | None:
         return _of_be(words[: verbs[-1]], words[verbs[-1] + 1 :])  # "the company that made it is Ford"
     for place in places:
         subject, rest = words[:place], words[place + 1 :]
-        if words[place] in ("was", "were") and subject[0] == "my":
+        if words[place] in ("was", "were") and subject[0] in _OWN and rest[0] != "born":
             return None
         if words[place] in _BE:
             value = place + 1 + len(rest) - len(_skip(rest))
@@ -566,7 +566,9 @@ def _of_be(subject: list[str], rest: list[str], *, is_name: bool = False) -> Cla
     if not frame and len(rest) > 3 and rest[0] in ("a", "an") and rest[1] in _ONE_OF and rest[2] in _PREPOSITIONS:
         frame = 3
     if frame:
-        return _made([*subject, "be", *rest[:frame]], rest[frame:], subject)
+        # "Born in May" says nothing against "born in Cork".
+        of_time = ["time"] if rest[frame - 1] == "in" and re.match(rf"{MONTHS}\b|\d", rest[frame]) else []
+        return _made([*subject, "be", *rest[:frame], *of_time], rest[frame:], subject)
     if rest[0] == "my" and len(rest) > 1 and rest[1] in _ROLES and subject[0] not in _OWN:  # "Tom is my boss"
         return _made(["my", rest[1], "be", "name"], subject, rest)
     if _is_definite(subject):

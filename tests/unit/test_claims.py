@@ -170,6 +170,8 @@ def test_what_was_first_replaces_nothing() -> None:
         ("I live in Oslo.", "We moved to a 4-day week."),
         ("I live in Oslo.", "I moved to the new team."),
         ("I live in Oslo.", "We've moved to weekly releases in May."),
+        ("I was born in Cork.", "I was born in May."),
+        ("I'm married to Sam.", "I was married to Tim before."),
         ("I have an interview on Thursday.", "I have an interview on Friday."),
         ("I start on 16 November.", "I moved my desk to the attic."),
         ("I lost my car insurance card.", "I found my car."),
