@@ -61,10 +61,11 @@ _OF_THING = re.compile(
 _WHO: Final = (
     r"(?:(?:i|we|user|she|he|they|(?:my|user's) \w{1,20}|the doctor"
     r"|(?:dr\.? )?(?-i:[A-Z])\w{1,20})(?:'ve|'m|'re|'s|\s(?:have|has|had|am|is|was))?\s)?"
-    r"(?:(?:just|finally|also|already|recently|now|sadly|got)\s){0,2}"
+    r"(?:(?:just|finally|also|already|recently|now|sadly|got|had to)\s){0,2}"
 )
 _ENDED: Final = (
-    r"(?:sold|cancel{1,2}ed|called off|moved out of|gave away|given away|swapped|replaced|traded in|turned down"
+    r"(?:sold|traded(?: in)?(?= (?:the|my|our))|cancel{1,2}ed|called off|moved out of|gave away|given away"
+    r"|swapped|replaced|turned down"
     r"|rejected (?:from|by)|uninstalled|taking over|took over|taken over|(?:left|lost)(?= (?:my|our|(?-i:[A-Z])))"
     r"|lost(?= the baby\b)|left(?= the (?:band|choir|team|club|group|company|firm|board|church)\b)"
     r"|dropped(?= (?:the|my|our) [\w ]{0,30}(?:course|class|project|plan|idea)\b)"
@@ -73,7 +74,8 @@ _ENDED: Final = (
 )
 # After these verbs a single word names the thing; after others only "the choir", "my job" or a name does.
 _ENDED_PLAINLY: Final = (
-    r"(?:quit|gave up|given up|recovered from|got over|g[oe]t(?:ten)? rid of|dropped out of|resigned from|retired from"
+    r"(?:quit|gave up|given up|recovered from|got over|g[oe]t(?:ten)? rid of|dropped out of|drop out of"
+    r"|(?<=i )came off(?! (?:my|the) (?:bike|horse|road|phone|pitch|plane)\b)|renamed|resigned from|retired from"
     r"|outgr[eo]wn?|ditched"
     r"|(?:broke|broken|split) up with|divorced|unsubscribed from|pulled out of|done with|stopped"
     r"(?! (?:by|at|in|for|to|on|off|over|short|the|an?|me|him|her|them|us|it|working)\b)"
@@ -98,8 +100,24 @@ _STATES: Final = tuple(
             r"|fianc\u00e9e?|husband|wife|spouse)\b(?!'s (?!name\b))"
             r"|\b(?:i'm|i am|we're|we are|user is)\s(?:\w{1,12}\s)?(?:married|engaged|dating)\b",
             r"\A(?:i|i'm|we|we're|user|(?:\w{1,20} ){1,2}and i)(?:'ve|\shave|\shas)?\s(?:(?:broke|broken|split) up\Z"
-            r"|(?:(?:got|are|am|is|just|finally|now|filed for|finali[sz]ed)\s){0,2}(?:divorced?|separated)\b)"
+            r"|(?:(?:got|are|am|is|just|finally|now|filed for|finali[sz]ed|getting)\s){0,2}(?:divorced?|separated)\b)"
             r"|\Amy (?:girlfriend|boyfriend|partner|fianc\u00e9e?|husband|wife) (?:broke up with me|left me\Z)",
+        ),
+        (
+            "engaged",
+            rf"{_I_AM}engaged\b",
+            r"\A(?:i|we|user|(?:\w{1,20} ){1,2}and i)(?:'re|\sare)?\s(?:just |finally )?(?:got )?married\b",
+        ),
+        (
+            "home",
+            r"\A(?:my|our|user's) (?:flat|apartment|house|address|place) is (?:in|at|on|\d)|\A(?:i"
+            r"|user) lives? (?:at|on) ",
+            rf"{_I}moved (?:in)?to (?:an?|the|our|my) (?:new )?(?:flat|house|apartment|place)\b",
+        ),
+        (
+            "pay",
+            r"\A(?:i|user) (?:earns?|makes?) \D{0,12}\d|\A(?:my|user's) (?:salary|pay|income) is\b",
+            rf"{_I}(?:got|had|took) an? (?:big |small |pay )?(?:raise|rise|pay cut)\b",
         ),
         (
             "single",
@@ -119,7 +137,7 @@ _STATES: Final = tuple(
             "job",
             r"\A(?:i|user) works? (?:(?:part|full)[ -]time )?(?:at|for|as|in)\b|\A(?:my|user's) (?:job|employer) is\b",
             rf"{_I}(?:(?:got|was|were) )?(?:laid off|fired(?! up)|made redundant|let go(?! of)|retired)\b"
-            rf"|{_I}(?:quit|lost) (?:my|their) job\b",
+            rf"|{_I}(?:(?:quit|lost) (?:my|their) job|got (?:an?|the)(?: new)? (?:job|position) (?:at|with|as))\b",
         ),
         (
             "household",
@@ -130,7 +148,8 @@ _STATES: Final = tuple(
             "diet",
             rf"{_I_AM}(?:an? )?(?:vegetarian|vegan|pescatarian)\b|\A(?:i|user) (?:don't|doesn't"
             rf"|never) eats? (?:any )?(?:meat|fish)\b",
-            rf"{_I}(?:started )?(?:eat(?:ing)?|having) (?:meat|fish|chicken|bacon|dairy|eggs)\b.{{0,20}}\b(?:again"
+            rf"{_I}(?:started )?(?:eat(?:ing)?|having) (?:meat|fish|chicken|bacon|dairy|cheese"
+            rf"|eggs)\b.{{0,20}}\b(?:again"
             rf"|now)\b",
         ),
         (
@@ -168,10 +187,13 @@ _NOW = re.compile(
 )
 # Not "for a month now" and "right now".
 _AT_OTHER_TIMES = re.compile(
-    r"\A(?!.{0,200}\b(?:for|since|been|had|right now)\b)(?:.{3,200}\s(?:now|instead)(?:,? not [\w' ]{2,30})?\Z"
+    r"\A(?!.{0,200}\b(?:for|since|been|had|right now)\b)(?:.{3,200}\s(?:now|instead"
+    r"|from now on)(?:,? not [\w' ]{2,30})?\Z"
     r"|(?:from now on|now),?\s(?=(?:i|we|my|our|the)\b))",
     re.IGNORECASE,
 )
+# "I'm" and "it is" alone are no frame.
+_SHORT_FRAME: Final = 3
 _NOW_ALONE = re.compile(r"\b(?:(?:from )?now(?: on)?|instead)\b(?:,? not [\w' ]{2,30}\Z)?", re.IGNORECASE)
 _WHOSE = re.compile(r"\A\W{0,3}(?:(?:i|we|user)(?:'s|'m|\sam|\sis|\sare)?|my|our|the)\s", re.IGNORECASE)
 _TIMES = re.compile(
@@ -186,7 +208,8 @@ _RECOVERED = re.compile(
     r"\A(?:my|our|the|his|her)\s(?P<thing>blood pressure|knee|ankle|back|arm|leg|foot|wrist|shoulder|neck|hand|finger"
     r"|toe|hip|eye|ear|tooth|throat|stomach|cold|flu|fever|cough)\s(?:is|are)\s(?:now\s)?"
     r"(?:(?:fine|ok|okay|well|good) again|much better|healed)\Z"
-    r"|\A(?:my|our|user's)\s(?P<who>[a-z]{2,20})(?:\s(?-i:[A-Z])\w{1,20})?(?:'s|\s(?:is|was|got|came))\s"
+    r"|\A(?:(?:my|our|user's)\s|(?=(?:dad|mum|mom|grandma|grandpa|granny|nan)\b))(?P<who>[a-z]{2,20})"
+    r"(?:\s(?-i:[A-Z])\w{1,20})?(?:'s|\s(?:is|was|got|came))\s"
     r"(?:now\s|finally\s|back\s|home\s)?(?:out of|from)\s(?:the\s)?hospital\b",
     re.IGNORECASE,
 )
@@ -320,7 +343,7 @@ def _without_times(sentence: str) -> list[int]:
     """
     written = _NOW_ALONE.sub(" ", _WHOSE.sub("", sentence))
     rest = words_of(_TIMES.sub(" ", written))
-    return [hash_of(" ".join(rest))] if len(rest) > 1 and _TIMES.search(written) else []
+    return [hash_of(" ".join(rest))] if len(" ".join(rest)) > _SHORT_FRAME and _TIMES.search(written) else []
 
 
 def _named(text: str, *, least: int = 1, with_numbers: bool = False) -> Turn | None:
