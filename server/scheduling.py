@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from memory.conversion import convert
-from memory.scheduling import reminders, schedules
+from memory.scheduling import notifier, schedules
 from memory.scheduling.due_runs import ToSend
 from memory.scheduling.notifier import acknowledge, list_notifications
 from memory.scheduling.schedules import schedule_filter
@@ -146,19 +146,19 @@ def _get_worker_key(services: Services, caller: Caller, call: calls.GetWorkerKey
 endpoints.passes(calls.GetRun, schedules.read_run, _of_run)
 endpoints.passes(calls.CompleteRun, schedules.complete_run, _of_run)
 endpoints.passes(calls.CancelRun, schedules.cancel_run, _of_run)
-endpoints.passes(calls.ListReminders, reminders.list_reminders, seen_store, tag="reminders")
+endpoints.passes(calls.ListReminders, notifier.list_reminders, seen_store, tag="reminders")
 
 
 @endpoints.serves(calls.Remind, tag="reminders")
 def _remind(services: Services, caller: Caller, call: calls.Remind) -> types.Reminder:
     runtime = services.runtime
-    reminders.check_delivery(call, notifier=bool(runtime.settings.notifier_webhook_url))
-    return reminders.remind(services.own_store(caller, call), call, agent=caller.agent, now=runtime.now())
+    notifier.check_delivery(call, notifier=bool(runtime.settings.notifier_webhook_url))
+    return notifier.remind(services.own_store(caller, call), call, agent=caller.agent, now=runtime.now())
 
 
-endpoints.passes(calls.ClaimReminders, reminders.claim_reminders, seen_store, tag="reminders")
-endpoints.passes(calls.GetReminder, reminders.read_reminder, _of_reminder, tag="reminders")
-endpoints.passes(calls.ConfirmReminder, reminders.reminder_delivered, _of_reminder, tag="reminders")
-endpoints.passes(calls.CancelReminder, reminders.cancel_reminder, seen_store, tag="reminders")
+endpoints.passes(calls.ClaimReminders, notifier.claim_reminders, seen_store, tag="reminders")
+endpoints.passes(calls.GetReminder, notifier.read_reminder, _of_reminder, tag="reminders")
+endpoints.passes(calls.ConfirmReminder, notifier.reminder_delivered, _of_reminder, tag="reminders")
+endpoints.passes(calls.CancelReminder, notifier.cancel_reminder, seen_store, tag="reminders")
 endpoints.passes(calls.ListNotifications, list_notifications, seen_store, tag="notifications")
 endpoints.passes(calls.AcknowledgeNotifications, acknowledge, seen_store, tag="notifications")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from adapters.broker.queued_tasks import next_in_queue
 from adapters.embedders.base import Embedder
 from memory.jobs import JobScope
-from memory.pipeline import chunking, embedding, indexing, recovery
+from memory.pipeline import chunking, embedding, recovery
 from memory.pipeline.faults import STUCK_SECONDS
 from memory.pipeline.ingest import IngestServices, drain_inbox
 from memory.pipeline.storing import IngestReport
@@ -176,7 +176,7 @@ def index_chunks(*, workspace: str) -> Mapping[str, Any]:
 
 
 def _index(runtime: Runtime, store: Store) -> dict[str, Any]:
-    report = indexing.index_chunks(
+    report = embedding.index_chunks(
         store, now=runtime.now, on_indexed=lambda batch: report_searchable(runtime, store, batch.messages, at=batch.at)
     )
     if report.more:

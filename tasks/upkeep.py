@@ -7,10 +7,9 @@ from typing import Any
 from memory.jobs import ALL_DATA, JobScope, RunOptions
 from memory.upkeep import dream_sweep as dreams
 from memory.upkeep import maintenance
-from memory.upkeep.consolidation import consolidate
+from memory.upkeep.consolidation import consolidate, prune_decayed, run_within_limit
 from memory.upkeep.dreaming import DREAM_RULES
 from memory.upkeep.maintenance import KeepRules
-from memory.upkeep.pruning import prune_decayed, run_within_limit
 from reverie import contract
 from worker.backups import back_up_if_due
 from worker.job_runs import periodic_task

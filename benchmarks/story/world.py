@@ -20,8 +20,7 @@ from benchmarks.harness.local import LocalInbox, NoWorkingMemory
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.memories import remember
 from memory.pipeline.chunking import chunk_messages
-from memory.pipeline.embedding import EmbedHooks, embed_chunks
-from memory.pipeline.indexing import index_chunks
+from memory.pipeline.embedding import EmbedHooks, embed_chunks, index_chunks
 from memory.pipeline.ingest import IngestServices, ingest_batch
 from memory.stage import StageReport
 from retrieval.context.select import ContextRequest

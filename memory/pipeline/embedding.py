@@ -1,4 +1,7 @@
-"""Embed chunks in batches that fill the model. The model is never called inside a transaction."""
+"""Embed chunks in batches that fill the model, and index their vectors, which makes messages searchable.
+
+The model is never called inside a transaction.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from typing import Final
 
 from adapters.embedders.base import REMOTE, Embedder, EmbedderUnavailable, refusal_of_all, relearn_dimension, to_blob
 from adapters.embedders.openai_compatible import BATCH_INPUTS
-from memory.pipeline.indexing import IndexedBatch, index_held
 from memory.pipeline.pace import BATCH_SECONDS, Pace
 from memory.questions import text_to_embed
 from memory.stage import (
@@ -43,7 +45,7 @@ BATCH_CHUNKS: Final = 256
 # A smaller batch is filled up to this size: 64 short texts take a model as long as two alone. When it was filled up to
 # a whole batch with an importing workspace's backlog, each message of a quiet workspace waited for two such batches.
 _FILLED_CHUNKS: Final = 64
-# How many vectors are stored at once: a few milliseconds.
+# How many vectors are stored, or added to the index, at once: a few milliseconds, some 20 in the index of PostgreSQL.
 _VECTORS_AT_ONCE: Final = 64
 # So few vectors are indexed as they are stored: a task for them would cost four times as much, while the vectors of an
 # import keep the model waiting for 0.2 ms each.
@@ -375,3 +377,62 @@ def _blocked(store: Store, embedder: Embedder) -> str:
         f" {embedder.model} ({embedder.dimension}): new chunks wait until the settings select the store's model again,"
         " or `reverie db reembed` has changed the store to theirs"
     )
+
+
+BATCH_VECTORS: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedBatch:
+    """The messages that one batch made searchable, and when (microseconds)."""
+
+    messages: Sequence[ReadyMessage]
+    at: int
+
+
+def index_chunks(store: Store, *, now: Callable[[], int], on_indexed: Callable[[IndexedBatch], None]) -> StageReport:
+    """Index all new vectors; call `on_indexed` after each commit. Vectors and state are committed together."""
+
+    def batch(report: StageReport) -> bool | None:
+        claim = claim_batch(store, "index", now=now(), limit=BATCH_VECTORS)
+        if claim is None:
+            return None
+        put_off_withdrawn(store, claim, "chunks", claim.items, now=now())
+        # Commit the claim before the work, so that an item that kills its worker is counted.
+        with released_on_failure(store, claim, now):
+            items = sorted(claim.items)
+            parts = deque(items[first : first + _VECTORS_AT_ONCE] for first in range(0, len(items), _VECTORS_AT_ONCE))
+            while parts:
+                at = now()
+                messages: list[ReadyMessage] = []
+                with stage_writing(store) as tx:
+                    for part in within_transaction_time(popped_from(parts)):
+                        messages += _index(tx, claim, part, at, report)
+                on_indexed(IndexedBatch(messages, at))
+        return not claim.is_all
+
+    return run_batches(batch)
+
+
+def _index(tx: Transaction, claim: Claim, items: Sequence[int], now: int, report: StageReport) -> list[ReadyMessage]:
+    """Index some of the claimed chunks; return the messages that become searchable by it."""
+    held = sorted(tx.work.still_claimed(claim, items))
+    error = crash_error(claim)
+    if error is not None:
+        report.buried += len(bury(tx, claim, dict.fromkeys(held, error), now=now))
+        return []
+    damaged = tx.chunks.remove_damaged_vectors(held)  # the vectors will be made again
+    tx.work.finish(claim, damaged)
+    held = [item for item in held if item not in set(damaged)]
+    messages = index_held(tx, held, now)
+    tx.work.finish(claim, held)
+    report.done += len(held)
+    report.traces |= {origin.trace for origin in tx.chunks.origins(held)}
+    return messages
+
+
+def index_held(tx: Transaction, chunks: Sequence[int], now: int) -> list[ReadyMessage]:
+    """Index the vectors of claimed chunks; return the messages that become searchable by it."""
+    tx.index.add_vectors(tx.chunks.vectors(chunks))
+    tx.chunks.mark_indexed(chunks, now=now)
+    return tx.chunks.completed_by(chunks)

@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 from msgspec import json
 from starlette.responses import Response
 
-from memory.lifecycle.deletions import bring_back, delete_with_records
+from memory.lifecycle.importing import bring_back, delete_with_records
 from memory.memories.agent_memories import AgentMemories
 from retrieval.ranking.retrievers import WEIGHTS
 from reverie.clock import new_id

@@ -15,7 +15,7 @@ import psutil
 from msgspec import DecodeError, json
 from starlette.responses import Response, StreamingResponse
 
-from memory.lifecycle.deletions import bring_back_schedule, delete_schedule_with_records
+from memory.lifecycle.importing import bring_back_schedule, delete_schedule_with_records
 from reverie.clock import new_id, to_micros
 from reverie.counts import counted
 from reverie.errors import NotFound, Rejected, ReverieError

@@ -31,8 +31,7 @@ from benchmarks.harness.recall_stores import Model, StoreSize, fill
 from benchmarks.harness.result import Result
 from benchmarks.recall_quality import GOALS
 from memory.pipeline.chunking import chunk_messages
-from memory.pipeline.embedding import EmbedHooks, embed_chunks
-from memory.pipeline.indexing import index_chunks
+from memory.pipeline.embedding import EmbedHooks, embed_chunks, index_chunks
 from reverie.clock import now_micros
 from reverie.contract import MessagePayload
 from storage.stores import Store, Stores

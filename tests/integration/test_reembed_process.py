@@ -19,7 +19,7 @@ import pytest
 
 from memory.lifecycle.forgetting import forget_session
 from memory.pipeline.chunking import chunk_messages
-from memory.pipeline.indexing import index_chunks
+from memory.pipeline.embedding import index_chunks
 from storage.stores import Store
 from storage.verify import verify
 from support.http import running_server

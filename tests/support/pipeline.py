@@ -20,8 +20,7 @@ from adapters.broker.working_memory import WorkingMemory
 from adapters.embedders.base import Embedder, HashEmbedder
 from memory.lifecycle.forgetting import forget_file, forget_session
 from memory.pipeline.chunking import chunk_messages
-from memory.pipeline.embedding import EmbedHooks, embed_chunks
-from memory.pipeline.indexing import index_chunks
+from memory.pipeline.embedding import EmbedHooks, embed_chunks, index_chunks
 from memory.pipeline.ingest import IngestServices, ingest_batch
 from memory.pipeline.storing import IngestReport
 from memory.stage import StageReport

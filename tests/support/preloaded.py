@@ -15,9 +15,9 @@ _MODULES: Final = (
     *("celery.worker.consumer.delayed_delivery", "kombu.transport.redis"),
     *("billiard.popen_fork", "billiard.sharedctypes", "billiard.synchronize"),
     *("memory.cutting", "memory.items.embedding", "memory.memories.extraction", "memory.pipeline.embedding"),
-    *("memory.pipeline.indexing", "memory.sessions.summary_jobs", "memory.sessions.lifecycle", "memory.trust.tokens"),
+    *("memory.sessions.summary_jobs", "memory.sessions.lifecycle", "memory.trust.tokens"),
     *("memory.upkeep.consolidation", "memory.upkeep.dream_sweep", "memory.upkeep.maintenance"),
-    *("memory.upkeep.pruning", "retrieval.context", "storage.maintenance", "storage.reindex", "storage.verify"),
+    *("retrieval.context", "storage.maintenance", "storage.reindex", "storage.verify"),
     *("worker.backups", "worker.composition", "worker.consumption", "worker.host_upkeep", "worker.pipeline"),
     *("worker.reports", "worker.running", "worker.runtime", "worker.scheduling.goal_context"),
     # What `support.busy_store` needs.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memory.pipeline.chunking import chunk_messages
-from memory.pipeline.embedding import EmbedHooks, embed_chunks
-from memory.pipeline.indexing import index_chunks
+from memory.pipeline.embedding import EmbedHooks, embed_chunks, index_chunks
 from retrieval.query import RecallRequest
 from retrieval.recaller import RecallOutcome
 from storage.memories.records import MemoryRecord, NewMemory

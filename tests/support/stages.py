@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from memory.pipeline.chunking import chunk_messages
-from memory.pipeline.embedding import EmbedHooks, embed_chunks
-from memory.pipeline.indexing import index_chunks
+from memory.pipeline.embedding import EmbedHooks, embed_chunks, index_chunks
 from memory.pipeline.ingest import IngestServices, ingest_batch
 from reverie.errors import StoreUnavailable
 from reverie.pipeline.status import WorkerStatus

@@ -7,8 +7,7 @@ from typing import Any
 
 from adapters.embedders.base import HashEmbedder
 from memory.pipeline.chunking import chunk_messages
-from memory.pipeline.embedding import EmbedHooks, embed_chunks
-from memory.pipeline.indexing import index_chunks
+from memory.pipeline.embedding import EmbedHooks, embed_chunks, index_chunks
 from reverie.clock import new_id, now_micros
 from storage.maintenance import optimize
 from storage.pipeline.records import NewMessage

@@ -11,8 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from memory.scheduling.due_runs import DueLoop
-from memory.scheduling.notifier import Pushing
-from memory.scheduling.reminders import remind
+from memory.scheduling.notifier import Pushing, remind
 from reverie.calls import build
 from reverie.clock import from_micros
 from reverie.scheduling.calls import Remind
@@ -45,7 +44,7 @@ class Clock:
 
     def rule(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
         """Replace the machine's clock, too, which claims by agents use."""
-        monkeypatch.setattr("memory.scheduling.reminders.now_micros", self)
+        monkeypatch.setattr("memory.scheduling.notifier.now_micros", self)
         return self
 
     def drive_loops(self, monkeypatch: pytest.MonkeyPatch) -> Clock:

@@ -22,8 +22,7 @@ from memory.sessions.lifecycle import SessionEndHooks, close_idle_sessions
 from memory.sessions.scratchpads import write_items, write_key
 from memory.sessions.summaries import RollingRules, SummaryRules
 from memory.sessions.summary_jobs import consolidate_conversations, summarize_sessions
-from memory.upkeep.consolidation import consolidate
-from memory.upkeep.pruning import prune_decayed
+from memory.upkeep.consolidation import consolidate, prune_decayed
 from reverie import contract
 from support.dreams import Dreamer
 from support.kept import DEFAULT_POLICY

@@ -14,8 +14,7 @@ from generators.__main__ import main
 from generators.commands import commands, page
 from memory.cutting import CHUNK_CHARACTERS, OVERLAP_CHARACTERS
 from memory.pipeline.chunking import BATCH_SOURCES
-from memory.pipeline.embedding import BATCH_CHUNKS
-from memory.pipeline.indexing import BATCH_VECTORS
+from memory.pipeline.embedding import BATCH_CHUNKS, BATCH_VECTORS
 from memory.pipeline.ingest import BATCH_ITEMS
 from memory.stage import STAGE_LEASE_SECONDS
 from reverie.pipeline.inbox import NOTIFICATION_SECONDS

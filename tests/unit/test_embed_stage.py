@@ -17,8 +17,7 @@ from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused, HashE
 from adapters.embedders.guarded import GuardedEmbedder
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.dead_letters import replay
-from memory.pipeline.embedding import BATCH_CHUNKS, EmbedHooks, embed_chunks
-from memory.pipeline.indexing import index_chunks
+from memory.pipeline.embedding import BATCH_CHUNKS, EmbedHooks, embed_chunks, index_chunks
 from memory.pipeline.ingest import ingest_batch
 from memory.pipeline.pace import Pace
 from memory.pipeline.recovery import StageSweep

@@ -16,8 +16,7 @@ from cli.status import _counts_text, _result
 from memory.idle_stores import IdleStores, run_where_changed
 from memory.jobs import JobRun, JobScope, RunOptions, run_on_stores
 from memory.lifecycle.curation import undo_entry
-from memory.upkeep.consolidation import next_pruning
-from memory.upkeep.pruning import prune_decayed
+from memory.upkeep.consolidation import next_pruning, prune_decayed
 from memory.upkeep.relevance import CurationPolicy, hours_until_pruned, is_prunable
 from reverie import contract
 from reverie.clock import to_micros

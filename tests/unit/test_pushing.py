@@ -21,12 +21,14 @@ from memory.scheduling.notifier import (
     PRUNED_AT_ONCE,
     NotPushed,
     acknowledge,
+    cancel_reminder,
+    claim_reminders,
     deliver_due,
     prune_delivered,
     push_due,
     push_due_at,
+    reminder_delivered,
 )
-from memory.scheduling.reminders import cancel_reminder, claim_reminders, reminder_delivered
 from reverie.scheduling.calls import ClaimReminders
 from reverie.scheduling.types import Notification, Reminder
 from storage.scheduling.deliveries import AllNotifications, AllReminders, Notifications, Reminders

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from memory.scheduling.notifier import acknowledge, list_notifications
-from memory.scheduling.reminders import (
+from memory.scheduling.notifier import (
+    acknowledge,
     cancel_reminder,
     check_delivery,
     claim_reminders,
+    list_notifications,
     list_reminders,
     read_reminder,
     remind,

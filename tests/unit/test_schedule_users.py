@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from memory.scheduling.notifier import acknowledge, list_notifications
-from memory.scheduling.reminders import (
+from memory.scheduling.notifier import (
+    acknowledge,
     cancel_reminder,
     claim_reminders,
+    list_notifications,
     list_reminders,
     read_reminder,
     remind,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.scheduling import wait_until_ended
-from memory.lifecycle.deletions import bring_back_schedule, delete_schedule_with_records
+from memory.lifecycle.importing import bring_back_schedule, delete_schedule_with_records
 from memory.scheduling.schedules import (
     cancel_run,
     complete_run,

@@ -23,8 +23,7 @@ from memory.lifecycle.importing import ImportRules, import_records
 from memory.lifecycle.restore import RestoreOptions, restore
 from memory.pipeline.broker_status import lost_lines
 from memory.pipeline.chunking import chunk_messages
-from memory.pipeline.embedding import EmbedHooks, embed_chunks
-from memory.pipeline.indexing import index_chunks
+from memory.pipeline.embedding import EmbedHooks, embed_chunks, index_chunks
 from memory.sessions.sessions import list_sessions, read_messages
 from memory.tombstones import read_erased, read_tombstones
 from retrieval.index.cache import AgentIndexes
