@@ -411,7 +411,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 def planned(changes: Sequence[Change], tool: str) -> dict[Path, str]:
     """Return the new texts of the files that change, without writing anything.
 
-    Raises `Rejected` for a file that cannot be read or is not valid, and `Conflict` for an entry of somebody else.
+    Raises `Rejected` for a file that cannot be read, is read-only or is not valid, and `Conflict` for an entry of
+    somebody else.
     """
     texts: dict[Path, str] = {}
     before: dict[Path, str] = {}
@@ -419,7 +420,10 @@ def planned(changes: Sequence[Change], tool: str) -> dict[Path, str]:
         if change.file not in texts:
             before[change.file] = texts[change.file] = _read(change.file)
         texts[change.file] = _applied(texts[change.file], change, tool)
-    return {file: text for file, text in texts.items() if text != before[file]}
+    changed = {file: text for file, text in texts.items() if text != before[file]}
+    for file in changed:
+        _refuse_read_only(file)
+    return changed
 
 
 def write(texts: dict[Path, str], changes: Sequence[Change], known: Iterable[Written]) -> list[Written]:
@@ -439,9 +443,10 @@ def write(texts: dict[Path, str], changes: Sequence[Change], known: Iterable[Wri
 
 
 def remove(changes: Sequence[Change], known: Iterable[Written]) -> list[Path]:
-    """Take entries out of their files, and return those that changed. Raises `Rejected` for a file that is not valid.
+    """Take entries out of their files, and return those that changed.
 
-    A file that there was not before is deleted if nothing else is in it.
+    A file that there was not before is deleted if nothing else is in it. Raises `Rejected` for a file that is read-only
+    or not valid.
     """
     records = {one.file: one for one in known}
     changed = []
@@ -451,12 +456,14 @@ def remove(changes: Sequence[Change], known: Iterable[Written]) -> list[Path]:
         record = records.get(str(file))
         text = _read(file)
         if record is not None and record.sha256 == _sha256(text.encode()):
+            _refuse_read_only(file)
             _restore(file, record)
             changed.append(file)
             continue
         wanted = _without_entries(text, [change for change in changes if change.file == file], record)
         if wanted == text:
             continue
+        _refuse_read_only(file)
         if record is not None and record.copy is None and not wanted.strip(" \t\r\n{}"):
             file.unlink()
         else:
@@ -565,6 +572,12 @@ def _read(file: Path) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise Rejected(f"{file} is not in UTF-8: it was left as it is", field="file") from error
+
+
+def _refuse_read_only(file: Path) -> None:
+    """Raise `Rejected` for a file that nobody may write, although it could be replaced: its owner protects it."""
+    if file.exists() and not file.stat().st_mode & 0o222:
+        raise Rejected(f"{file} is read-only and was left as it is: `chmod u+w` it first", field="file")
 
 
 def _copied(file: Path) -> str | None:

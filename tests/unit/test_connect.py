@@ -90,6 +90,27 @@ def test_removing_leaves_the_files_as_they_were(reverie: CommandLine, tmp_path: 
     assert "is not connected" in reverie("connect", tool, "--remove").out
 
 
+@pytest.mark.parametrize("name", FILES["claude-code"])
+def test_a_file_that_its_owner_made_read_only_stays_as_it_is(reverie: CommandLine, tmp_path: Path, name: str) -> None:
+    """Given a file that nobody may write, when a tool is connected or removed, then it is left, with a message."""
+    paths = [written(tmp_path / each, text) for each, text in FILES["claude-code"].items()]
+    (tmp_path / name).chmod(0o444)
+    before = [path.read_text() for path in paths]
+    for options in ((), ("--dry-run",)):
+        refused = reverie("connect", "claude-code", *options)
+        assert (refused.code, f"{name} is read-only" in refused.err) == (2, True), refused.err
+        assert [path.read_text() for path in paths] == before
+    (tmp_path / name).chmod(0o644)
+    assert reverie("connect", "claude-code").code == 0
+    (tmp_path / name).chmod(0o444)
+    connected = (tmp_path / name).read_text()
+    assert "is read-only" in reverie("connect", "claude-code", "--remove").err
+    assert (tmp_path / name).read_text() == connected
+    (tmp_path / name).chmod(0o644)
+    assert reverie("connect", "claude-code", "--remove").code == 0
+    assert [path.read_text() for path in paths] == before
+
+
 @pytest.mark.parametrize("tool", FILES)
 def test_without_files_they_are_made_and_go_again(reverie: CommandLine, tmp_path: Path, tool: str) -> None:
     """Given a tool without configuration files, when it is connected and removed, then there are none again."""
