@@ -15,17 +15,19 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, TypeAlias, TypeVar
 
 import typer
+from msgspec.structs import replace
 
 from cli.application import Invocation, application, invocation
 from cli.commands import COMMANDS, CommandGroup
 from cli.options import takes
 from cli.output import AsJson, Yes, confirm, print_json, print_result, print_struct, print_table, say
-from reverie.calls import Call
+from reverie.calls import Call, Paged
 from reverie.counts import counted
+from reverie.fields import MAX_PAGE
 
 # The cells of one line of a table.
 Row: TypeAlias = Sequence[object]
@@ -188,6 +190,14 @@ def find(command: Invocation, finds: type[Call[Any]] | _Finds, call: Call[Any]) 
         command.send(kind(**{name: getattr(call, name) for name in shared}))
     else:
         finds(command, call)
+
+
+def all_pages(command: Invocation, call: Paged[Any]) -> Iterator[Any]:
+    """Yield what a call lists, over all pages."""
+    offset = 0
+    while page := command.send(replace(call, limit=MAX_PAGE, offset=offset)):
+        yield from page
+        offset += len(page)
 
 
 def _from_context(function: Callable[..., None]) -> Callable[..., None]:

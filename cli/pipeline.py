@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.application import Invocation
-from cli.groups import Group, Row, root
+from cli.groups import Group, Row, all_pages, root
 from cli.output import (
     AsJson,
     Yes,
@@ -31,7 +31,6 @@ from reverie.calls import validated
 from reverie.contract import MAX_FILE_BYTES
 from reverie.counts import counted
 from reverie.errors import Conflict, NotFound, Rejected, Rejection
-from reverie.fields import MAX_PAGE
 from reverie.pipeline import calls
 from reverie.pipeline.conversation_files import SESSION_FIELDS, exported_sessions, ingest_calls, read_items
 from reverie.sessions.calls import GetSession, StartSession
@@ -209,8 +208,8 @@ def delete_file(command: Invocation, call: calls.DeleteFile, yes: Yes = False, a
     """Delete a file for good, with its chunks, vectors and index entries."""
     names = (call.id, Path(call.id).resolve().as_uri())
     if not yes:
-        listed = command.send(calls.ListFiles(limit=MAX_PAGE, user=call.user))
-        if len(listed) < MAX_PAGE and not any(name in (file.id, file.source_uri) for file in listed for name in names):
+        listed = all_pages(command, calls.ListFiles(user=call.user))
+        if not any(name in (file.id, file.source_uri) for file in listed for name in names):
             raise command.missing("file", call.id)
     confirm(f"Delete file {call.id!r} of agent {command.agent} for good?", yes)
     deleted = any(command.send(calls.DeleteFile(name, user=call.user)).deleted for name in names)
@@ -228,8 +227,6 @@ def _text_of(path: Path) -> str:
 
 
 dead = Group("dead-letters")
-
-_PAGE = 500
 
 Letter = Annotated[int | None, typer.Argument(help="The number of a dead letter.")]
 Everything = Annotated[bool, typer.Option("--all", help="Every dead letter of the agent.")]
@@ -296,7 +293,4 @@ def _chosen_letters(command: Invocation, letter: int | None, everything: bool) -
     if letter is not None:
         yield letter
         return
-    ids: list[int] = []
-    while page := command.send(calls.ListDeadLetters(limit=_PAGE, offset=len(ids))).dead_letters:
-        ids += [entry.id for entry in page]
-    yield from ids
+    yield from [entry.id for entry in all_pages(command, calls.ListDeadLetters())]

@@ -10,13 +10,12 @@ import typer
 from msgspec.structs import replace
 
 from cli.application import Invocation
-from cli.groups import Group, Row, root
+from cli.groups import Group, Row, all_pages, root
 from cli.options import seconds_of, time_since
 from cli.output import AsJson, note, print_result, print_table, size, when
 from reverie.checks import check_agent, check_workspace
 from reverie.counts import counted
 from reverie.errors import NotFound, Rejected
-from reverie.fields import MAX_PAGE
 from reverie.trust import calls
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|m|g|t)(|b|ib)", re.IGNORECASE)
@@ -106,9 +105,8 @@ def _rotate(created: calls.CreatedToken) -> str:
 
 
 def _find_token(command: Invocation, call: calls.RevokeToken) -> None:
-    """Raise `NotFound` if no valid token has this id or name. Those beyond the first page are not looked at."""
-    found = command.send(calls.ListTokens(limit=MAX_PAGE))
-    if len(found) < MAX_PAGE and not any(call.token in (token.id, token.name) for token in found):
+    """Raise `NotFound` if no valid token has this id or name."""
+    if not any(call.token in (token.id, token.name) for token in all_pages(command, calls.ListTokens())):
         raise NotFound(f"there is no valid token {call.token!r}", field="token")
 
 

@@ -396,10 +396,9 @@ def copy(
     """
     from adapters.kept_secrets import installation_key
     from memory.tombstones import hash_key
-    from storage.postgres.copying import copy_files
 
     try:
-        from storage.postgres.copying import copy_all, open_target
+        from storage.postgres.copying import copy_all, copy_files, open_target
     except ImportError as error:
         raise StoreUnusable(
             f"copies to or from PostgreSQL need {error.name}: pip install 'reverie-pipeline[postgres]'"

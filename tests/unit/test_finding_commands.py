@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -297,6 +298,27 @@ def test_nothing_is_asked_about_what_is_not_there(reverie: CommandLine, argument
     assert ended.code == 1
     assert "--yes" not in ended.err + ended.out
     assert "nope" in ended.err or "no run" in ended.err or "no other host" in ended.err, ended.err
+
+
+def test_nothing_is_asked_beyond_the_first_page_either(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given more tokens than a page has, then all are looked through before a question is asked."""
+    monkeypatch.setattr("cli.groups.MAX_PAGE", 1)
+    for name in ("first", "second"):
+        assert reverie("tokens", "create", "--all-workspaces", "--name", name).code == 0
+    assert "no valid token 'nope'" in reverie("tokens", "revoke", "nope").err
+    assert "--yes" in reverie("tokens", "revoke", "first").err
+
+
+def test_a_copy_without_the_driver_says_what_to_install(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given an installation without the extra `postgres`, then a copy names it in one line."""
+    for name in [name for name in sys.modules if name.startswith("storage.postgres.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    ended = reverie("db", "copy", "--to", "postgresql://user@host/name")
+    assert (ended.code, ended.err) == (
+        1,
+        "reverie: copies to or from PostgreSQL need sqlglot: pip install 'reverie-pipeline[postgres]'\n",
+    )
 
 
 def test_nothing_is_asked_where_there_is_nothing_to_undo(reverie: CommandLine) -> None:
