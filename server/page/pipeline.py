@@ -245,12 +245,8 @@ _SCHEDULE_NOTICES: Final = {
     "added": "Added.",
     "changed": "Changed.",
 }
-# How often a schedule fires, by the value of the field, with what is entered for it.
-_CADENCES: Final = {
-    "cron": "Cron: 0 9 * * 1-5",
-    "every": "Seconds: 3600",
-    "at": "Once: 2026-12-24T18:00",
-}
+# How often a schedule fires, by the value of the field.
+_CADENCES: Final = {"cron": "At times of day", "every": "Every so many seconds", "at": "Once"}
 
 
 @pages.get("/schedules")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -70,6 +71,17 @@ def test_the_timeline_tells_since_and_until_when_something_holds(
     expect(page.locator(".turn.source")).to_contain_text("I moved to Porto.")
     visitor.open("/timeline", q="nobody at all")
     expect(page.get_by_text("Nothing is known")).to_be_visible()
+
+
+def test_a_title_from_right_to_left_begins_where_the_others_do(
+    visitor: Visitor, operator: Reverie, runtime: Runtime
+) -> None:
+    """Given a conversation in Arabic, then its title is read from right to left, at the left of the list."""
+    operator.ingest("chat-1", {"role": "user", "content": "متى نسافر؟"})
+    drain(runtime)
+    title = visitor.open("/conversations").get_by_text("متى نسافر؟").first
+    expect(title).to_have_css("direction", "rtl")
+    expect(title).to_have_css("text-align", "left")
 
 
 def test_people_of_more_conversations_than_are_counted_have_at_least_so_many(
@@ -252,6 +264,7 @@ def test_a_schedule_is_added_and_changed(visitor: Visitor, operator: Reverie) ->
     expect(page.get_by_text("No language model is set: without a webhook, a run returns what is")).to_be_visible()
     page.get_by_label("What to do").fill("Summarise what is open")
     page.get_by_label("Time zone").fill("Europe/Lisbon")
+    expect(page.get_by_label("At what times")).to_have_accessible_description(re.compile("9:00 every day"))
     page.get_by_label("At what times").fill("every morning")
     page.get_by_role("button", name="Add").click()
     failure = page.locator(".failure")
