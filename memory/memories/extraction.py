@@ -395,6 +395,9 @@ MAX_SESSIONS: Final = 1_000
 # A session that is never silent is read after this many times the silence.
 NEVER_SILENT: Final = 10
 
+# How long a session whose readers died waits behind all others. It kills at most three runs, then it is set aside.
+_SUSPECT_WAITS_MICROS: Final = 600 * SECOND_MICROS
+
 # Sessions that are read between two commits. A commit for each would only make other writers wait.
 _GROUP_SESSIONS: Final = 50
 
@@ -440,7 +443,7 @@ def extract_due(run: JobRun, extractor: Extractor) -> None:
         on_found=lambda agent, session, content: run.plan(agent, "extract", f"session {session}", content),
     )
     reached = 0
-    for group in _groups(due, deaths):
+    for group in _groups(due, deaths, run.now):
         if run.time_is_up:
             break
         reached += _read_group(run, extractor, group, positions, deaths.get(group[0].ref_code, 0))
@@ -450,13 +453,20 @@ def extract_due(run: JobRun, extractor: Extractor) -> None:
         positions.save()
 
 
-def _groups(due: Sequence[WaitingSession], deaths: Mapping[str, int]) -> Iterator[list[WaitingSession]]:
-    """Yield groups of sessions to read together. Those whose readers died come last and alone, by number of deaths."""
+def _groups(due: Sequence[WaitingSession], deaths: Mapping[str, int], now: int) -> Iterator[list[WaitingSession]]:
+    """Yield groups of sessions to read together. Those whose readers died come last and alone, by number of deaths.
+
+    One that has waited long is read first, or it would never be where more sessions come than a run has time for.
+    """
     unsuspected = [session for session in due if session.ref_code not in deaths]
+    suspects = [session for session in due if session.ref_code in deaths]
+    suspects.sort(key=lambda session: deaths[session.ref_code])
+    overdue = next((session for session in suspects if now - session.updated_at > _SUSPECT_WAITS_MICROS), None)
+    if overdue is not None:
+        yield [overdue]
     for start in range(0, len(unsuspected), _GROUP_SESSIONS):
         yield unsuspected[start : start + _GROUP_SESSIONS]
-    suspects = [session for session in due if session.ref_code in deaths]
-    yield from ([session] for session in sorted(suspects, key=lambda session: deaths[session.ref_code]))
+    yield from ([session] for session in suspects if session is not overdue)
 
 
 def _read_group(

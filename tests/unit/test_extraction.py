@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import text
@@ -225,6 +226,31 @@ def test_a_session_that_kills_its_worker_is_set_aside_and_the_others_are_read(
     assert pipeline.dead_letters() == [letter], "it stays until its session was read"
     assert extracting.sweep()["added"] == 1
     assert pipeline.dead_letters() == []
+
+
+def test_a_session_whose_reader_died_is_read_where_a_run_never_reaches_all(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a session on which a reader died once, and always more sessions than a run reaches, then it is read."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, LIVES, session="suspect")
+    read = SessionReader.read
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+        patched.setattr(SessionReader, "read", Mock(side_effect=KeyboardInterrupt))
+        extracting.sweep()
+    readings: list[str] = []
+
+    def is_last(self: SessionReader, time_is_up: Callable[[], bool]) -> None:
+        readings.append(self.session.id)
+        read(self, time_is_up)
+        monkeypatch.setattr(JobRun, "time_is_up", property(lambda _: True))
+
+    monkeypatch.setattr(SessionReader, "read", is_last)
+    for number in range(4):
+        monkeypatch.setattr(JobRun, "time_is_up", property(lambda _: False))
+        tell(pipeline, NAME, session=f"new {number}", silent_seconds=200)
+        extracting.sweep()
+    assert readings == ["new 0", "new 1", "suspect", "new 2"]
 
 
 def test_a_session_whose_store_was_locked_is_not_suspected_of_killing_its_worker(
