@@ -2788,15 +2788,16 @@ ORDER BY m.created_at DESC, m.row_id DESC LIMIT NULLIF(CAST(:limit AS BIGINT), -
 -- storage.recall.chunk_sources: replacements
 SELECT *
 FROM (SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at, COALESCE(m.owner_user_id, '') AS
-    owner, COALESCE(m.source_message, '') AS message, COALESCE((SELECT s.id FROM sessions AS s WHERE s.row_id =
-    m.session_row AND s.store_id = :store_id), '') AS session FROM memories AS m JOIN memories AS b ON b.row_id =
-    m.superseded_by WHERE ((m.agent_id = :agent AND NOT m.superseded_by IS NULL AND b.visibility <> 'requested' AND
-    (b.visibility = 'shared' OR b.owner_user_id = :viewer OR (b.owner_user_id IS NULL AND (b.session_row IS NULL OR
-    EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id = b.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer
-    OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
-    vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id)))) AND
-    COALESCE(m.owner_user_id, '') = :owner) AND m.store_id = :store_id) AND b.store_id = :store_id ORDER BY
-    m.superseded_at DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AS replaced
+    owner, CASE WHEN m.superseded_at IN (b.stored_at, m.stored_at) THEN COALESCE(m.source_message, '') ELSE '' END AS
+    message, COALESCE((SELECT s.id FROM sessions AS s WHERE s.row_id = m.session_row AND s.store_id = :store_id), '') AS
+    session FROM memories AS m JOIN memories AS b ON b.row_id = m.superseded_by WHERE ((m.agent_id = :agent AND NOT
+    m.superseded_by IS NULL AND b.visibility <> 'requested' AND (b.visibility = 'shared' OR b.owner_user_id = :viewer OR
+    (b.owner_user_id IS NULL AND (b.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
+    b.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND
+    EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id
+    = :store_id)))) AND vs.store_id = :store_id)))) AND COALESCE(m.owner_user_id, '') = :owner) AND m.store_id =
+    :store_id) AND b.store_id = :store_id ORDER BY m.superseded_at DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS BIGINT),
+    -1)) AS replaced
 UNION ALL SELECT *
 FROM (SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, COALESCE(m.owner_user_id, '') AS owner, ''
     AS message, '' AS session FROM (SELECT row_id FROM memories WHERE (agent_id = :agent AND subject = 'lives in') AND
@@ -2811,15 +2812,15 @@ FROM (SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, CO
 -- storage.recall.chunk_sources: newest_replacements
 SELECT *
 FROM (SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at, COALESCE(m.owner_user_id, '') AS
-    owner, COALESCE(m.source_message, '') AS message, COALESCE((SELECT s.id FROM sessions AS s WHERE s.row_id =
-    m.session_row AND s.store_id = :store_id), '') AS session FROM memories AS m JOIN memories AS b ON b.row_id =
-    m.superseded_by WHERE ((m.agent_id = :agent AND NOT m.superseded_by IS NULL AND b.visibility <> 'requested' AND
-    (b.visibility = 'shared' OR b.owner_user_id = :viewer OR (b.owner_user_id IS NULL AND (b.session_row IS NULL OR
-    EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id = b.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer
-    OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row =
-    vs.row_id AND vu.user_id = :viewer) AND vu.store_id = :store_id)))) AND vs.store_id = :store_id))))) AND m.store_id
-    = :store_id) AND b.store_id = :store_id ORDER BY m.superseded_at DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS
-    BIGINT), -1)) AS replaced
+    owner, CASE WHEN m.superseded_at IN (b.stored_at, m.stored_at) THEN COALESCE(m.source_message, '') ELSE '' END AS
+    message, COALESCE((SELECT s.id FROM sessions AS s WHERE s.row_id = m.session_row AND s.store_id = :store_id), '') AS
+    session FROM memories AS m JOIN memories AS b ON b.row_id = m.superseded_by WHERE ((m.agent_id = :agent AND NOT
+    m.superseded_by IS NULL AND b.visibility <> 'requested' AND (b.visibility = 'shared' OR b.owner_user_id = :viewer OR
+    (b.owner_user_id IS NULL AND (b.session_row IS NULL OR EXISTS(SELECT 1 FROM sessions AS vs WHERE (vs.row_id =
+    b.session_row AND (vs.user_id IS NULL OR vs.user_id = :viewer OR vs.id = :viewer_group OR ((vs.is_group) <> 0 AND
+    EXISTS(SELECT 1 FROM session_users AS vu WHERE (vu.session_row = vs.row_id AND vu.user_id = :viewer) AND vu.store_id
+    = :store_id)))) AND vs.store_id = :store_id))))) AND m.store_id = :store_id) AND b.store_id = :store_id ORDER BY
+    m.superseded_at DESC NULLS LAST LIMIT NULLIF(CAST(:limit AS BIGINT), -1)) AS replaced
 UNION ALL SELECT *
 FROM (SELECT '' AS older, m.id AS id, m.content AS newer, m.created_at AS at, COALESCE(m.owner_user_id, '') AS owner, ''
     AS message, '' AS session FROM (SELECT row_id FROM memories WHERE (agent_id = :agent AND subject = 'lives in') AND

@@ -58,7 +58,8 @@ class Replacement:
     """The replacement of a user's memory: the text of the old memory, the text of the new one, and since when it holds.
 
     Memories of nobody have an empty `owner`. `older` is empty if the new memory only says that something changed. The
-    old memory was made from a `message` of a `session`; both are empty if it names none.
+    old memory was made from a `message` of a `session`. The message is empty if the memory names none, and if the new
+    memory was there before: two memories that said the same were merged.
     """
 
     older: str
@@ -190,7 +191,9 @@ HOME: Final = "lives in"
 _REPLACEMENTS: Final = f"""
     SELECT * FROM (
         SELECT m.content AS older, b.id AS id, b.content AS newer, b.created_at AS at,
-            coalesce(m.owner_user_id, '') AS owner, coalesce(m.source_message, '') AS message,
+            coalesce(m.owner_user_id, '') AS owner,
+            CASE WHEN m.superseded_at IN (b.stored_at, m.stored_at) THEN coalesce(m.source_message, '') ELSE ''
+            END AS message,
             coalesce((SELECT s.id FROM sessions AS s WHERE s.row_id = m.session_row), '') AS session
         FROM memories AS m CROSS JOIN memories AS b ON b.row_id = m.superseded_by
         WHERE m.agent_id = :agent AND m.superseded_by IS NOT NULL AND b.visibility <> 'requested'

@@ -14,7 +14,7 @@ from memory.lifecycle.curation import review
 from memory.memories.memories import confirm_memory, forget
 from memory.memories.patterns.statements import find_statements
 from memory.upkeep.notebook import Notebooks, _render
-from reverie.clock import to_micros
+from reverie.clock import DAY_MICROS, to_micros
 from reverie.memories.types import changed_text
 from storage.memories.records import NewMemory
 from storage.recall.chunk_sources import Replacement
@@ -311,6 +311,19 @@ def test_a_message_names_what_replaced_the_memory_made_of_it(pipe: Pipeline) -> 
     older, newer = found["I'm down to 82 kg."], found["I'm at 80 kg now."]
     assert older is not None
     assert (older.text, newer) == ("User is at 80 kg.", None)
+
+
+def test_a_merge_of_memories_that_say_the_same_marks_no_message(pipe: Pipeline) -> None:
+    extracting = Extracting(pipe)
+    tell(pipe, "I'm down to 82 kg.")
+    extracting.sweep()
+    (weight,) = extracting.memories()
+    Knowing(pipe.stores, workspace=WORKSPACE).remember("User weighs 82 kg.", id="merged")
+    with pipe.store.writing() as tx:
+        memories = tx.for_agent("ana").memories
+        memories.supersede(weight.row_id, by=memories.get("merged").row_id, now=pipe.now() + DAY_MICROS)
+    pipe.settle()
+    assert [one.changed_since for one in pipe.recall("kg", limit=10).results if one.kind == "message"] == [None]
 
 
 def test_one_users_change_makes_nothing_of_another_doubtful(pipe: Pipeline) -> None:
