@@ -289,7 +289,7 @@ def with_later_changes(
     owners = [*dict.fromkeys(user for found in results for user in (found.owner, found.member))][:_MAX_OWNERS]
     replaced = {owner: replacements(owner) for owner in owners}
     known = {owner: changes_of(of_owner) for owner, of_owner in replaced.items()}
-    by_message = _by_message([one for of_owner in replaced.values() for one in of_owner])
+    by_message = _by_message(results, [one for of_owner in replaced.values() for one in of_owner])
     by_id = {found.result.id: found.result for found in results}
     for found in results:
         result, person = found.result, _person(found)
@@ -310,14 +310,19 @@ def with_later_changes(
     return [_with_later_change(found, seen_by, by_message, now) for found in results]
 
 
-def _by_message(replacements: Sequence[Replacement]) -> dict[tuple[str, str], Replacement]:
-    """Return the newest replacement of a memory that was made from a message, by session and message.
+def _by_message(
+    results: Sequence[FoundResult], replacements: Sequence[Replacement]
+) -> dict[tuple[str, str], Replacement]:
+    """Return the newest replacement of a memory that was made from one of these messages, by session and message.
 
     A memory that was said again since, in these or other words, holds.
     """
+    messages = {(one.result.session, one.result.id) for one in results if one.result.kind == "message"}
     found: dict[tuple[str, str], Replacement] = {}
     for one in sorted(replacements, key=lambda one: one.at):
-        if one.message and not any(_says_it(other.newer, one) for other in replacements if other.at >= one.at):
+        if (one.session, one.message) in messages and not any(
+            _says_it(other.newer, one) for other in replacements if other.at >= one.at
+        ):
             found[one.session, one.message] = one
     return found
 
