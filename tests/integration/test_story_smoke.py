@@ -60,12 +60,13 @@ def conversation(tmp_path: Path) -> Path:
 def tell(folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
     """Have the story told; returns what was said and the result."""
     output = folder / "story.json"
-    command = [sys.executable, "-m", "benchmarks.story", "--quick", "--embedding-provider", "hash"]
-    ran = subprocess.run(
-        [*command, "--output", str(output), "--page", str(folder / "story.md"), *options],
-        cwd=ROOT, env={**os.environ, "REVERIE_CONFIG": os.devnull}, capture_output=True, text=True, timeout=600,
-        check=False,
-    )  # fmt: skip
+    words = ["--quick", "--embedding-provider", "hash", "--output", str(output), "--page", str(folder / "story.md")]
+    environment = {**os.environ, "REVERIE_CONFIG": os.devnull}
+    if "TESTS_ON_POSTGRES" in os.environ:  # where the stores of the process are replaced when it starts
+        command = [sys.executable, "-m", "benchmarks.story", *words, *options]
+        ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    else:
+        ran = run_module("benchmarks.story", *words, *options, environment=environment, output=folder, folder=ROOT)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout, json.loads(output.read_text(encoding="utf-8"))
 

@@ -45,7 +45,7 @@ _SHARE_WITH_KILLS: Final = 0.9
 _SEED: Final = 20_261_101
 _EPOCH: Final = "2026-03-28T00:00:00+00:00"
 _DAYS: Final = 2
-_SECONDS: Final = 26.0
+_SECONDS: Final = 18.0
 # SIGKILLs of one process. In addition, everything is killed at once, and a worker is paused past its lease.
 _KILLS: Final = 6
 # How long all runs may take to end after the last day.
