@@ -16,6 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from benchmarks.harness.folders import short_folder
+from support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.sqlite("shows the defaults")]
 
@@ -118,7 +119,8 @@ def test_the_demonstration_and_the_stack_run_from_the_wheel_alone(home: Path) ->
     """Given nothing but the wheel, when the demo runs and then `reverie up`, then the same question has its answer."""
     assert "Walnuts close up my throat" in reverie(home, "demo")
 
-    command = [home / "venv" / "bin" / "reverie", "up"]
+    # Other tests take the usual port meanwhile, and another run of the tests may.
+    command = [home / "venv" / "bin" / "reverie", "up", "--port", str(free_port())]
     up = subprocess.Popen(command, cwd=home / "empty", env=environment(home), stdout=subprocess.PIPE, text=True)
     try:
         assert up.stdout is not None
