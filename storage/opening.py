@@ -25,15 +25,7 @@ from storage.driver import IDENTITY
 from storage.engine import Database
 from storage.engines import Connection
 from storage.index.search_index import create_missing_indexes
-from storage.migrations import (
-    LINES,
-    Kind,
-    check_known,
-    oldest_program,
-    read_oldest_programs,
-    read_versions,
-    scripts,
-)
+from storage.migrations import LINES, Kind, checked_versions, oldest_program, scripts
 from storage.migrations.triggers import make_triggers
 from storage.private_files import make_data_folder
 from storage.rows import execute
@@ -95,11 +87,8 @@ def migrate(database: Database, kind: Kind) -> list[str]:
 
 def _missing(database: Database, kind: Kind) -> list[tuple[Kind, str]]:
     with database.reading() as connection:
-        run = partial(execute, connection)
-        versions, oldest = read_versions(run), read_oldest_programs(run)
+        versions = checked_versions(partial(execute, connection), database.path, kind)
         database.identity = _identity_in(connection)
-    for line in LINES[kind]:
-        check_known(database.path, line, versions.get(line), oldest.get(line))
     return [(line, version) for line in LINES[kind] for version in scripts(line) if version > versions.get(line, "")]
 
 

@@ -23,15 +23,7 @@ from reverie.errors import NotFound, StoreUnavailable
 from storage.driver import check_sqlite_version, inode_of, translate_errors
 from storage.engines import Connection, driver_connection
 from storage.memories.extraction import EXTRACT_STAGE, EXTRACTED_UP_TO, EXTRACTION_BACKLOG, EXTRACTION_MOVED
-from storage.migrations import (
-    LINES,
-    Kind,
-    check_known,
-    newest_version,
-    read_oldest_programs,
-    read_versions,
-    scripts,
-)
+from storage.migrations import LINES, Kind, checked_versions, newest_version, scripts
 from storage.pipeline.work import STAGES, StageBacklog, WorkQueue
 from storage.recall.words import NO_LANGUAGES, Languages, languages_of
 from storage.rows import execute, text_from_bytes
@@ -140,10 +132,8 @@ def counts_of(connection: Connection) -> StoreCounts:
 
 def _check_schema(connection: Connection, path: Path, kind: Kind) -> None:
     """Raise when a line of migrations is not at the version of this code."""
-    run = partial(execute, connection)
-    versions, oldest = read_versions(run), read_oldest_programs(run)
+    versions = checked_versions(partial(execute, connection), path, kind)
     for line in LINES[kind]:
-        check_known(path, line, versions.get(line), oldest.get(line))
         if versions.get(line, "") < newest_version(line):
             raise StoreUnavailable(
                 f"{path} has an older schema: it is migrated when it is next used, or by `reverie db migrate`"

@@ -158,24 +158,14 @@ class Deadline:
         return left / share
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedAddress:
-    """One address to connect to; `sockaddr` is passed to the socket, so that no name is looked up again."""
-
-    address: Address
-    family: socket.AddressFamily
-    sockaddr: tuple[Any, ...]
-
-
-def resolve(url: WebhookUrl, lookups: BoundedCalls, deadline: Deadline) -> list[ResolvedAddress]:
+def resolve(url: WebhookUrl, lookups: BoundedCalls, deadline: Deadline) -> list[Address]:
     """Return all addresses of the URL's host, without duplicates, in the resolver's order.
 
     A lookup that hangs blocks its thread until the system gives up, after about 30 s. Raises TimeoutError, and
     socket.gaierror or another OSError if there is no address.
     """
     if url.address is not None:
-        family = socket.AF_INET if url.address.version == 4 else socket.AF_INET6
-        return [ResolvedAddress(url.address, family, (url.host, url.port))]
+        return [url.address]
     try:
         answers = lookups.call(
             lambda: socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP),
@@ -183,14 +173,12 @@ def resolve(url: WebhookUrl, lookups: BoundedCalls, deadline: Deadline) -> list[
         )
     except UnicodeError as error:  # a name that the system cannot encode
         raise OSError(str(error)) from error
-    found = {
-        sockaddr[0]: ResolvedAddress(ip_address(sockaddr[0]), family, sockaddr)
-        for family, _, _, _, sockaddr in answers
-        if family in (socket.AF_INET, socket.AF_INET6)
-    }
+    found = dict.fromkeys(
+        ip_address(sockaddr[0]) for family, _, _, _, sockaddr in answers if family in (socket.AF_INET, socket.AF_INET6)
+    )
     if not found:
         raise OSError("the name has no address")
-    return list(found.values())
+    return list(found)
 
 
 class DeadlineStream(httpcore2.NetworkStream):
@@ -229,42 +217,32 @@ class DeadlineStream(httpcore2.NetworkStream):
 
 
 def connect(
-    addresses: Sequence[ResolvedAddress], deadline: Deadline, *, tls: ssl.SSLContext | None, host: str
+    url: WebhookUrl, addresses: Sequence[Address], deadline: Deadline, *, tls: ssl.SSLContext | None
 ) -> DeadlineStream:
-    """Connect to the first address that accepts; with `tls` its certificate must be for `host`.
+    """Connect to the first address that accepts; with `tls` its certificate must be for the URL's host.
 
     Each address gets its share of the remaining time, so that an address that drops packets leaves time for the others.
     TLS is attempted with one address only. Raises the OSError of the last address, TimeoutError, ssl.SSLError.
     """
-    connection = _connect_first(addresses, deadline)
+    connection = _connect_first(addresses, url.port, deadline)
     with ExitStack() as on_error:
         on_error.callback(connection.close)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(deadline.left())  # limits the TLS handshake as a whole, not each of its reads
-        stream = DeadlineStream(tls.wrap_socket(connection, server_hostname=host) if tls else connection, deadline)
+        stream = DeadlineStream(tls.wrap_socket(connection, server_hostname=url.host) if tls else connection, deadline)
         on_error.pop_all()
     return stream
 
 
-def _connect_first(addresses: Sequence[ResolvedAddress], deadline: Deadline) -> socket.socket:
+def _connect_first(addresses: Sequence[Address], port: int, deadline: Deadline) -> socket.socket:
     for untried in range(len(addresses), 0, -1):
-        address = addresses[len(addresses) - untried]
+        address = str(addresses[len(addresses) - untried])  # so that no name is looked up again
         try:
-            return _connect(address, deadline.left(share=untried))
+            return socket.create_connection((address, port), timeout=deadline.left(share=untried))
         except OSError:
             if untried == 1:
                 raise
     raise OSError("there is no address to connect to")
-
-
-def _connect(address: ResolvedAddress, timeout_seconds: float) -> socket.socket:
-    connection = socket.socket(address.family, socket.SOCK_STREAM)
-    with ExitStack() as on_error:
-        on_error.callback(connection.close)
-        connection.settimeout(timeout_seconds)
-        connection.connect(address.sockaddr)
-        on_error.pop_all()
-    return connection
 
 
 _USER_AGENT: Final = f"Reverie/{__version__}"
@@ -304,7 +282,7 @@ class HttpWebhookSender:
         except TimeoutError as error:
             raise WebhookFailed(f"{target.origin} did not answer within {timeout_seconds:g} s", passing=True) from error
 
-    def _resolve(self, target: WebhookUrl, deadline: Deadline) -> list[ResolvedAddress]:
+    def _resolve(self, target: WebhookUrl, deadline: Deadline) -> list[Address]:
         """Return the addresses of the host. All of them must be allowed, since any of them may be used."""
         try:
             addresses = resolve(target, self._lookups, deadline)
@@ -314,14 +292,14 @@ class HttpWebhookSender:
             raise WebhookFailed(
                 f"{target.host} has no address ({error}): check the URL's host", passing=True
             ) from error
-        if not all(self._policy.private.allows(target.host, resolved.address) for resolved in addresses):
+        if not all(self._policy.private.allows(target.host, address) for address in addresses):
             raise WebhookRefused(f"{target.origin} leads to a private address: {not_allowed(target.host)}")
         return addresses
 
     def _exchange(
         self,
         target: WebhookUrl,
-        addresses: list[ResolvedAddress],
+        addresses: list[Address],
         content: bytes,
         signed: dict[str, str],
         deadline: Deadline,
@@ -329,7 +307,7 @@ class HttpWebhookSender:
         try:
             tls = self._tls_context() if target.scheme == "https" else None
             request = _request(target, content, signed)
-            stream = connect(addresses, deadline, tls=tls, host=target.host)
+            stream = connect(target, addresses, deadline, tls=tls)
             with httpcore2.HTTP11Connection(request.url.origin, stream) as connection:
                 return _answer(target, connection.handle_request(request))
         except TimeoutError:

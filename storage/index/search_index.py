@@ -144,18 +144,17 @@ class SearchIndex(Repository):
         """Create an empty index. An active one counts as complete: create it only while nothing is indexed."""
         state, built_to = ("active", ALL_CHUNKS) if active else ("building", 0)
         generation_id = self._value(
-            "INSERT INTO indexes (kind, model, dim, state, built_to, created_at)"
-            " VALUES (:kind, :model, :dim, :state, :built_to, :now) RETURNING id",
+            "INSERT INTO indexes (kind, model, dim, state, built_to, created_at, embedder)"
+            " VALUES (:kind, :model, :dim, :state, :built_to, :now, :embedder) RETURNING id",
             kind=kind,
             model=model,
             dim=dim,
             state=state,
             built_to=built_to,
             now=now,
+            embedder=embedder,
         )
         generation = Generation(int(generation_id), kind, model, dim, state, built_to, embedder)
-        if embedder:  # the full-text index of a new file is created before the migration that adds this column
-            self._execute("UPDATE indexes SET embedder = :embedder WHERE id = :id", embedder=embedder, id=generation.id)
         self.create_tables(generation)
         return generation
 

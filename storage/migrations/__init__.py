@@ -50,13 +50,6 @@ def oldest_program(script: Path) -> str:
     return found[1] if found else script.name.split("_")[0]
 
 
-def read_oldest_programs(execute: Callable[[str], Iterable[Any]]) -> dict[str, str]:
-    """Return for each line of a file the newest migration of the oldest program that can use it."""
-    for _ in execute("SELECT 1 FROM pragma_table_info('schema_version') WHERE name = 'oldest_program'"):
-        return {row[0]: row[1] for row in execute("SELECT line, oldest_program FROM schema_version")}
-    return {}
-
-
 def read_versions(execute: Callable[[str], Iterable[Any]]) -> dict[str, str]:
     """Return the newest migration of each line that was applied to a file; nothing for an empty file.
 
@@ -67,6 +60,17 @@ def read_versions(execute: Callable[[str], Iterable[Any]]) -> dict[str, str]:
     for _ in execute("SELECT 1 FROM sqlite_schema LIMIT 1"):
         return dict.fromkeys(LINES["account"], _UNRELEASED)
     return {}
+
+
+def checked_versions(execute: Callable[[str], Iterable[Any]], path: Path, kind: Kind) -> dict[str, str]:
+    """Return what `read_versions` does. Raises `StoreUnusable` for a file that this code cannot use."""
+    versions = read_versions(execute)
+    oldest: dict[str, str] = {}
+    if any(versions.values()):
+        oldest = {row[0]: row[1] for row in execute("SELECT line, oldest_program FROM schema_version")}
+    for line in LINES[kind]:
+        check_known(path, line, versions.get(line), oldest.get(line))
+    return versions
 
 
 def check_known(path: Path, line: Kind, version: str | None, oldest: str | None = None) -> None:

@@ -22,8 +22,6 @@ _MADE: Final = "recorders_of_schema"
 
 def make_triggers(connection: Connection) -> None:
     """Make the counting triggers that are missing, or whose tables have other columns now."""
-    for name in _recorders_in_file(connection):
-        connection.exec_driver_sql(f"DROP TRIGGER {name}")
     query = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'"
     present = {row[0]: row[1] for row in connection.exec_driver_sql(query)}
     for name, sql in _counters():
@@ -69,16 +67,9 @@ def make_recorders(connection: Connection) -> None:
         return
     for name in present:
         connection.exec_driver_sql(f"DROP TRIGGER temp.{name}")
-    if not _recorders_in_file(connection):
-        for name, definition in recorders(connection):
-            connection.exec_driver_sql(f"CREATE TEMP TRIGGER {name} {definition}")
+    for name, definition in recorders(connection):
+        connection.exec_driver_sql(f"CREATE TEMP TRIGGER {name} {definition}")
     connection.info[_MADE] = version
-
-
-def _recorders_in_file(connection: Connection) -> list[str]:
-    """Return the recording triggers in a file of an earlier build; the next migration drops them."""
-    sql = "SELECT name FROM main.sqlite_schema WHERE type = 'trigger' AND substr(name, -9) = '_recorded'"
-    return list(connection.exec_driver_sql(sql).scalars())
 
 
 def recorders(connection: Connection) -> Iterator[tuple[str, str]]:

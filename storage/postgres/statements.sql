@@ -233,13 +233,9 @@ FROM indexes
 WHERE indexes.store_id = :store_id
 ORDER BY state, id;
 -- storage.index.search_index: create
-INSERT INTO indexes (kind, model, dim, state, built_to, created_at)
-VALUES (:kind, :model, :dim, :state, :built_to, :now)
+INSERT INTO indexes (kind, model, dim, state, built_to, created_at, embedder)
+VALUES (:kind, :model, :dim, :state, :built_to, :now, :embedder)
 RETURNING id;
--- storage.index.search_index: create
-UPDATE indexes
-SET embedder = :embedder
-WHERE id = :id AND indexes.store_id = :store_id;
 -- storage.index.search_index: drop
 DELETE FROM indexes
 WHERE id = :id AND indexes.store_id = :store_id;

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from adapters.webhooks.addresses import policy_of
+from adapters.webhooks.addresses import literal, policy_of
 from adapters.webhooks.sender import HttpWebhookSender, WebhookAnswer, WebhookFailed
 from adapters.webhooks.signing import PREFIX, Signer
 
@@ -25,6 +25,7 @@ SECRET = new_secret()
 TIMEOUT_SECONDS = 0.3
 # Tolerance for a busy machine; less than the time that the slow receivers take.
 PATIENCE_SECONDS = 20.0
+_getaddrinfo = socket.getaddrinfo
 
 
 def sender_to(*allowed: str, tls: ssl.SSLContext | None = None) -> HttpWebhookSender:
@@ -56,14 +57,19 @@ def timed_out(sender: HttpWebhookSender, url: str) -> WebhookFailed:
 
 
 class Names:
-    """A fake of the system's resolver: each lookup of a name returns its next answer and is recorded."""
+    """A fake of the system's resolver: each lookup of a name returns its next answer and is recorded.
+
+    An address stands for itself, and is no lookup.
+    """
 
     def __init__(self) -> None:
         self.answers: dict[str, list[list[str]]] = {}
         self.asked: list[str] = []
 
-    def getaddrinfo(self, host: str, port: int, **kwargs: Any) -> list[tuple[Any, ...]]:
+    def getaddrinfo(self, host: str, port: int, *args: Any, **kwargs: Any) -> list[tuple[Any, ...]]:
         """Replace socket.getaddrinfo."""
+        if literal(host) is not None:
+            return list(_getaddrinfo(host, port, *args, **kwargs))
         self.asked.append(host)
         if host not in self.answers:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

@@ -17,7 +17,7 @@ from storage import migrations, opening
 from storage.engine import Database
 from storage.index.search_index import SearchIndex
 from storage.migrations import LINES, Kind, newest_version, read_versions, scripts
-from storage.migrations.triggers import make_recorders, recorders
+from storage.migrations.triggers import make_recorders
 from storage.opening import migrate
 from storage.stores import Stores
 
@@ -240,18 +240,4 @@ def test_triggers_of_a_transaction_that_fails_are_made_again(database: Database)
 
     with pytest.raises(StoreUnavailable):
         fail()
-    assert "memories_delete_recorded" in recording(database)
-
-
-def test_a_file_of_an_earlier_build_records_each_change_once(database: Database, later: Path) -> None:
-    """Given a file with triggers for all its connections, then they do, until the next migration drops them."""
-    migrate(database, "workspace")
-    with database.atomic() as connection:
-        for name, definition in recorders(connection):
-            connection.exec_driver_sql(f"CREATE TRIGGER {name} {definition}")
-    assert recording(database) == {}
-
-    release(later, MOODS)
-    migrate(database, "workspace")
-    assert not [row for row in schema(database) if row[0] == "trigger" and row[1].endswith("_recorded")]
     assert "memories_delete_recorded" in recording(database)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from adapters import calls
-from adapters.webhooks.sender import ResolvedAddress, WebhookRefused
+from adapters.webhooks.sender import WebhookRefused
 from support.certificate import write_certificate
 from support.receiver import Receiver, drip, receiving, say, talking
 from support.sending import PATIENCE_SECONDS, SECRET, Names, failure, post, sender_to, timed_out
@@ -39,11 +39,11 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The addresses that were connected to, none of which answers."""
     made: list[str] = []
 
-    def refuse(place: ResolvedAddress, timeout_seconds: float) -> socket.socket:
-        made.append(str(place.address))
+    def refuse(address: tuple[str, int], timeout: float) -> socket.socket:
+        made.append(address[0])
         raise ConnectionRefusedError(111, "Connection refused")
 
-    monkeypatch.setattr("adapters.webhooks.sender._connect", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
     return made
 
 
