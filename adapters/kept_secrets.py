@@ -93,15 +93,10 @@ def create_once(path: Path, content: bytes, *, replace: bool = False) -> None:
 
     A file that another process has created before stays, unless `replace` is true.
     """
-    for folder in (*reversed(path.parent.parents), path.parent):
-        if not folder.exists():  # mkdir(parents=True) would make the parents readable by all
-            folder.mkdir(mode=0o700, exist_ok=True)
+    make_folders(path.parent)
     draft = path.with_name(f"{path.name}.{random.token_hex(8)}")
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(draft, content)
         if replace:
             draft.replace(path)
         else:
@@ -110,6 +105,21 @@ def create_once(path: Path, content: bytes, *, replace: bool = False) -> None:
     finally:
         draft.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def make_folders(path: Path) -> None:
+    """Create a folder and its missing parents for their owner alone. Raises OSError."""
+    for folder in (*reversed(path.parents), path):
+        if not folder.exists():  # mkdir(parents=True) would make the parents readable by all
+            folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Write a new file for its owner alone, and flush it to the disk. Raises OSError."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

@@ -31,7 +31,7 @@ import blake3
 from dulwich.errors import ChecksumMismatch, FileFormatException, NotGitRepository
 from dulwich.file import FileLocked
 from dulwich.index import IndexEntry, commit_tree, index_entry_from_stat
-from dulwich.object_store import MemoryObjectStore, iter_tree_contents
+from dulwich.object_store import BaseObjectStore, MemoryObjectStore, iter_tree_contents
 from dulwich.objects import Blob, ObjectID
 from dulwich.objects import Commit as GitCommit
 from dulwich.refs import Ref
@@ -183,11 +183,7 @@ def without_lines(text: str, keep: Callable[[str], bool]) -> str:
 
 
 def write_history(
-    repo: Repo,
-    branch: Ref,
-    versions: Iterable[tuple[GitCommit, Mapping[str, bytes]]],
-    message: Callable[[str], str],
-    new_commit: Callable[[ObjectID, GitCommit | None, str, int], GitCommit],
+    repo: Repo, versions: Iterable[tuple[GitCommit, Mapping[str, bytes]]], message: Callable[[str], str]
 ) -> Mapping[str, bytes]:
     """Write versions, the oldest first, as commits with their own times; return the files of the last one.
 
@@ -196,18 +192,28 @@ def write_history(
     head: GitCommit | None = None
     files: Mapping[str, bytes] = {}
     for old, files in versions:
-        blobs = {path: Blob.from_string(content) for path, content in files.items()}
-        for blob in blobs.values():
-            repo.object_store.add_object(blob)
-        tree = commit_tree(repo.object_store, [(path.encode(), blob.id, _FILE_MODE) for path, blob in blobs.items()])
-        if (head.tree if head is not None else None) == tree or (head is None and not files):
+        tree = _write_tree(repo.object_store, files)
+        if _has_tree(head, tree, files):
             continue
         text = message(old.message.decode(errors="replace"))
-        head = new_commit(tree, head, text, old.commit_time * 1_000_000)
+        head = _new_commit(tree, head, text, old.commit_time * _MICROS)
         repo.object_store.add_object(head)
     if head is not None:
-        repo.refs[branch] = head.id
+        repo.refs[_BRANCH] = head.id
     return files
+
+
+def _write_tree(objects: BaseObjectStore, files: Mapping[str, bytes]) -> ObjectID:
+    """Add files and their tree to a store of objects; return the tree's id."""
+    blobs = {path: Blob.from_string(content) for path, content in files.items()}
+    for blob in blobs.values():
+        objects.add_object(blob)
+    return commit_tree(objects, [(path.encode(), blob.id, _FILE_MODE) for path, blob in blobs.items()])
+
+
+def _has_tree(head: GitCommit | None, tree: ObjectID, files: Mapping[str, bytes]) -> bool:
+    """Return whether nothing would change by a commit of these files after `head`."""
+    return not files if head is None else head.tree == tree
 
 
 _BRANCH: Final = Ref(b"refs/heads/main")
@@ -319,7 +325,7 @@ class GitRepository:
                 return False
             making = self._make_empty()
             with Repo(str(making)) as repo:
-                newest = write_history(repo, _BRANCH, kept, message, _new_commit)
+                newest = write_history(repo, kept, message)
             replace_history(self.folder, making)
             with self._opened() as repo:
                 for path in {path for _, files in versions for path in files} - newest.keys():
@@ -362,12 +368,9 @@ class GitRepository:
 
     def _create_commit(self, repo: Repo, files: Mapping[str, bytes], message: str, at: int) -> Commit | None:
         fresh = MemoryObjectStore()
-        blobs = {path: Blob.from_string(content) for path, content in files.items()}
-        for blob in blobs.values():
-            fresh.add_object(blob)
-        tree = commit_tree(fresh, [(path.encode(), blob.id, _FILE_MODE) for path, blob in blobs.items()])
+        tree = _write_tree(fresh, files)
         head = _head(repo)
-        if (head.tree if head is not None else None) == tree or (head is None and not files):
+        if _has_tree(head, tree, files):
             return None
         _drop_stale_locks(self.folder / ".git")
         for object_id in fresh:

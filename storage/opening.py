@@ -27,7 +27,7 @@ from storage.engines import Connection
 from storage.index.search_index import create_missing_indexes
 from storage.migrations import LINES, Kind, checked_versions, oldest_program, scripts
 from storage.migrations.triggers import make_triggers
-from storage.private_files import make_data_folder
+from storage.private_files import make_data_folder, private_folder
 from storage.rows import execute
 
 _LARGEST_IDENTITY: Final = 0x7FFF_FFFF
@@ -53,9 +53,7 @@ def open_database(
     try:
         if not path.exists():
             make_data_folder(data_dir)
-        for folder in [*reversed(path.parent.parents), path.parent]:  # mkdir(parents=True) ignores the mode of parents
-            if not folder.exists():
-                folder.mkdir(mode=0o700, exist_ok=True)
+        private_folder(path.parent)
         if not path.exists():
             _create(path, kind)
     except OSError as error:

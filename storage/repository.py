@@ -71,6 +71,17 @@ class Repository:
         found = self._value(sql, **values)
         return found if isinstance(found, int) else None
 
+    def _keep_out(self, key: str, at: int, **agent: str) -> None:
+        """Note that what an agent's key stands for was forgotten: its items accepted up to `at` are not stored."""
+        self._execute(
+            "INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :key, :at)"
+            " ON CONFLICT (agent_id, session_id) DO UPDATE"
+            " SET forgotten_at = max(forgotten_at, excluded.forgotten_at)",
+            key=key,
+            at=at,
+            **agent,
+        )
+
 
 class AgentRepository(Repository):
     """Statements about one agent within one transaction; every statement can use the parameter `:agent`."""

@@ -42,7 +42,7 @@ from adapters.backups.manifest import (
     decode_manifest,
     encode_manifest,
 )
-from adapters.kept_secrets import sync_folder
+from adapters.kept_secrets import make_folders, sync_folder, write_synced
 from reverie.errors import Conflict, NotFound, Rejected, StoreUnavailable, StoreUnusable
 
 _AT_FDCWD: Final = -100  # fcntl.h
@@ -412,7 +412,7 @@ class Repository:
         target = self.folder / name
         target.parent.mkdir(mode=0o700, exist_ok=True)
         draft = self.folder / "drafts" / secrets.token_hex(8)
-        _write_synced(draft, content)
+        write_synced(draft, content)
         self._created.append(target)
         draft.rename(target)
 
@@ -421,16 +421,14 @@ def create_repository(folder: Path, secret: bytes | None) -> None:
     """Make a repository in a new or empty folder, encrypted if a secret is given. Raises `Rejected`."""
     slot = new_key_slot(secret)[0] if secret is not None else None
     with writing_errors(folder):
-        for missing in [*reversed(folder.parents), folder]:
-            if not missing.exists():
-                missing.mkdir(mode=0o700)
+        make_folders(folder)
         if any(path.name not in (_LOCK, "drafts", "lost+found") for path in folder.iterdir()):
             raise Rejected(f"{folder} is not empty, and contains no backups: name an empty or new folder", field="dest")
         for name in _FOLDERS:
             (folder / name).mkdir(mode=0o700, exist_ok=True)
         header = Header(id=secrets.token_hex(16), created_at=datetime.now(UTC), key=slot)
         draft = folder / "drafts" / secrets.token_hex(8)
-        _write_synced(draft, msgspec.json.format(msgspec.json.encode(header), indent=2))
+        write_synced(draft, msgspec.json.format(msgspec.json.encode(header), indent=2))
         for name in _FOLDERS:
             sync_folder(folder / name)
         draft.rename(folder / _HEADER)
@@ -547,13 +545,6 @@ def _read(path: Path, max_bytes: int) -> bytes:
     if len(content) > max_bytes:
         raise StoreUnusable(f"{path} of the backup is larger than it can be: it was changed or is damaged")
     return content
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _empty(folder: Path) -> None:

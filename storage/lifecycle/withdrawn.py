@@ -15,7 +15,6 @@ from storage.catalogue import TABLES
 from storage.engines import StoreDatabase
 from storage.lifecycle.erased_rows import conditions_in
 from storage.lifecycle.erasures import ALL_TIMES, Subject, parts_of
-from storage.pipeline.files import NOTE_FORGOTTEN
 from storage.repository import AgentRepository, Repository
 from storage.rows import execute
 
@@ -150,7 +149,7 @@ class KeptOut(Repository):
             "agent": AGENT_MARK,
         }
         if subject.kind in keys:
-            self._execute(NOTE_FORGOTTEN, agent=agent or EVERY_AGENT, key=keys[subject.kind], at=at)
+            self._keep_out(keys[subject.kind], at, agent=agent or EVERY_AGENT)
 
     def any(self) -> bool:
         """Return whether there is any mark."""

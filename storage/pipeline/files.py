@@ -77,11 +77,6 @@ _OF_SOURCE: Final = (
 # Prefixes that mark forgotten files in the column for session ids, which contain no control characters.
 _DELIVERY: Final = "\x1ffile\x1f"
 _SOURCE: Final = "\x1fsource\x1f"
-# This mark keeps out items that were accepted before it.
-NOTE_FORGOTTEN: Final = """
-    INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :key, :at)
-    ON CONFLICT (agent_id, session_id) DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
-"""
 # Dead letters by the item of their stage: a delivery, the row of a file, or a chunk.
 _DROP_DEAD_LETTERS: Final = """
     DELETE FROM dead_letters WHERE agent_id = :agent AND (
@@ -158,10 +153,10 @@ class Files(AgentRepository):
         found = self._record(File, f"{_SELECT} WHERE {where} AND {of_file(self._viewer)}", id=file_id)
         if found is None and self.exists(file_id):  # it belongs to another user
             return False
-        self._note_forgotten(_DELIVERY + file_id, forgotten_at)
+        self._keep_out(_DELIVERY + file_id, forgotten_at)
         if found is None:
             return False
-        self._note_forgotten(_source_key(found.source_uri, found.session), forgotten_at)
+        self._keep_out(_source_key(found.source_uri, found.session), forgotten_at)
         row = self._value("SELECT row_id FROM files WHERE agent_id = :agent AND id = :id", id=file_id)
         chunk_ids = self._values("SELECT id FROM chunks WHERE agent_id = :agent AND file_row = :row", row=row)
         letters = {"row": str(row), "chunks": [str(chunk_id) for chunk_id in chunk_ids]}
@@ -216,9 +211,6 @@ class Files(AgentRepository):
             " :visibility, :created_at, :accepted_at, :stored_at)",
             **{**row, **source},
         )
-
-    def _note_forgotten(self, key: str, forgotten_at: int) -> None:
-        self._execute(NOTE_FORGOTTEN, key=key, at=forgotten_at)
 
 
 def _source_key(source_uri: str, session: str | None) -> str:

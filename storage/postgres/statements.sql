@@ -1069,11 +1069,6 @@ FROM (SELECT agent_id FROM channels WHERE channels.store_id = :store_id UNION SE
     = :store_id UNION SELECT agent_id FROM dead_letters WHERE dead_letters.store_id = :store_id UNION SELECT agent_id
     FROM curation_log WHERE curation_log.store_id = :store_id)
 ORDER BY 1;
--- storage.lifecycle.withdrawn: add
-INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at)
-VALUES (:agent, :key, :at) ON CONFLICT(store_id, agent_id, session_id) DO UPDATE
-SET forgotten_at = CASE WHEN excluded.forgotten_at IS NULL THEN NULL ELSE GREATEST(forgotten_sessions.forgotten_at,
-    excluded.forgotten_at) END;
 -- storage.lifecycle.withdrawn: any
 SELECT 1
 FROM forgotten_sessions
@@ -2276,11 +2271,6 @@ INSERT INTO files (id, agent_id, session_row, source_uri, content, content_hash,
     visibility, created_at, accepted_at, stored_at)
 VALUES (:id, :agent, :session_row, :uri, :content, :content_hash, :tags, :metadata, :trace, :user, :visibility,
     :created_at, :accepted_at, :stored_at);
--- storage.pipeline.files: _note_forgotten
-INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at)
-VALUES (:agent, :key, :at) ON CONFLICT(store_id, agent_id, session_id) DO UPDATE
-SET forgotten_at = CASE WHEN excluded.forgotten_at IS NULL THEN NULL ELSE GREATEST(forgotten_sessions.forgotten_at,
-    excluded.forgotten_at) END;
 -- storage.pipeline.messages: whole
 SELECT m.row_id AS row_id, m.id AS id, m.agent_id AS agent, s.id AS session, m.sequence AS sequence, m.role AS role,
     m.name AS name, m.content AS content, m.tool_call_id AS tool_call_id, m.tool_name AS tool_name, m.tool_calls AS
@@ -4122,11 +4112,6 @@ WHERE (session_row = ANY(CAST(:rows AS BIGINT[])) AND sequence <= :last AND NOT 
 GROUP BY session_row, name
 ORDER BY session_row, MIN(sequence);
 -- storage.sessions.sessions: forget
-INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at)
-VALUES (:agent, :session, :at) ON CONFLICT(store_id, agent_id, session_id) DO UPDATE
-SET forgotten_at = CASE WHEN excluded.forgotten_at IS NULL THEN NULL ELSE GREATEST(forgotten_sessions.forgotten_at,
-    excluded.forgotten_at) END;
--- storage.sessions.sessions: forget
 DELETE FROM dead_letters
 WHERE (agent_id = :agent AND session_id = :session) AND dead_letters.store_id = :store_id;
 -- storage.sessions.sessions: forget
@@ -4144,11 +4129,6 @@ WHERE (row_id = :row AND agent_id = :agent) AND sessions.store_id = :store_id;
 SELECT forgotten_at
 FROM forgotten_sessions
 WHERE (agent_id = :agent AND session_id = :session) AND forgotten_sessions.store_id = :store_id;
--- storage.sessions.sessions: _note_forgotten
-INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at)
-VALUES (:agent, :session, :at) ON CONFLICT(store_id, agent_id, session_id) DO UPDATE
-SET forgotten_at = CASE WHEN excluded.forgotten_at IS NULL THEN NULL ELSE GREATEST(forgotten_sessions.forgotten_at,
-    excluded.forgotten_at) END;
 -- storage.sessions.sessions: _note_forgotten
 DELETE FROM dead_letters
 WHERE (agent_id = :agent AND session_id = :session) AND dead_letters.store_id = :store_id;

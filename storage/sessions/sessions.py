@@ -118,10 +118,6 @@ _SPEAKERS: Final = """
 """
 # Messages that are read to find the speakers of a session.
 _SPEAKERS_UP_TO: Final = 200
-_NOTE_FORGOTTEN: Final = """
-    INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :session, :at)
-    ON CONFLICT (agent_id, session_id) DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
-"""
 # The positions that jobs noted for a session, by its ref code or its name.
 _DROP_PROGRESS: Final = """
     DELETE FROM job_progress WHERE job IN (:extract, :summarize)
@@ -307,7 +303,7 @@ class Sessions(AgentRepository):
         if session.provider and session.chat_id:
             # Items and dead letters may name the session only by its chat.
             key = chat_key(session.provider, session.chat_id)
-            self._execute(_NOTE_FORGOTTEN, session=_CHAT_MARK + key, at=forgotten_at)
+            self._keep_out(_CHAT_MARK + key, forgotten_at)
             if key == session_id or self.find(key) is None:
                 self._execute(_DROP_DEAD_LETTERS, session=key)
         self._execute(
@@ -354,7 +350,7 @@ class Sessions(AgentRepository):
         return key
 
     def _note_forgotten(self, session: str, forgotten_at: int) -> None:
-        self._execute(_NOTE_FORGOTTEN, session=session, at=forgotten_at)
+        self._keep_out(session, forgotten_at)
         self._execute(_DROP_DEAD_LETTERS, session=session)
 
     def forget_some_memories(self, session_id: str, *, limit: int) -> bool:
