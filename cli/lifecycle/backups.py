@@ -431,7 +431,7 @@ def _show_restored(report: RestoreReport) -> None:
         f" {counted(messages, 'message')}, {size(report.bytes)}."
     )
     if report.stored_from_queue:
-        say(f"{counted(report.stored_from_queue, 'message')} that were queued at that time are stored now.")
+        say(f"Stored from the queue of that time: {counted(report.stored_from_queue, 'message')}.")
     if report.tombstones:
         say(f"{counted(report.tombstones, 'erasure')} applied again.")
     if report.webhooks_paused:
