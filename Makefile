@@ -76,9 +76,10 @@ test-postgres: $(INSTALLED) ## run all tests with a real PostgreSQL server in pl
 bench: $(INSTALLED) ## run all benchmarks (takes a while)
 	@$(PY) -m benchmarks $(ARGS)
 
-dist: $(INSTALLED) ## build the wheel, which installs alone, into dist/
+dist: ## build the wheel, which installs alone, into dist/; needs no .venv
 	@rm -rf build/lib build/bdist.*
-	@$(PY) -m pip wheel -qq --no-input --progress-bar off --no-deps --wheel-dir dist .
+	@set -e; python=$(PY); test -x $$python || { python3 -m venv build/venv; python=build/venv/bin/python; }; \
+	  $$python -m pip wheel -qq --no-input --progress-bar off --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 
 lock: $(INSTALLED) ## write requirements.lock: the versions and hashes of the image's packages
