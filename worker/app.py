@@ -243,8 +243,9 @@ def _next_of_many(name: str, known: Set[str]) -> Iterator[tuple[str, TaskHeaders
     runtime, ends = current_runtime(), time.monotonic() + STAGE_BUDGET_SECONDS
     take = partial(take_tasks, runtime.broker, prefix=runtime.settings.broker_prefix, task=name)
     with contextlib.suppress(Unavailable):
-        if time.monotonic() < ends and runtime.inbox.has_many_tasks(name):
-            yield from islice(take(looked_at=_LOOKED_AT, wanted=known.__contains__), _KNOWN_AT_ONCE)
+        if time.monotonic() >= ends or not runtime.inbox.has_many_tasks(name):
+            return
+        yield from islice(take(looked_at=_LOOKED_AT, wanted=known.__contains__), _KNOWN_AT_ONCE)
         while time.monotonic() < ends and runtime.inbox.has_many_tasks(name):
             found = next(take(looked_at=1, wanted=is_workspace_name), None)
             if found is None:

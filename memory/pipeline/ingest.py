@@ -32,9 +32,10 @@ MAX_COUNTED_CHARACTERS: Final = 16_384
 # one of two processes. With a pause of 5 s, a stream of messages to PostgreSQL stood still that long beside each slow
 # transaction.
 RELEASE_SECONDS: Final = 2.0
-# How often and at which interval an empty inbox is checked again: together about the time to start another task.
-_EMPTY_LOOKS: Final = 5
-_LOOK_SECONDS: Final = 0.004
+# How often and at which interval an empty inbox is checked again: together about the time to start another task. Each
+# look costs two calls to the broker, so after a single message five looks took as long as storing it.
+_EMPTY_LOOKS: Final = 2
+_LOOK_SECONDS: Final = 0.01
 # Single messages in a stream are gathered for a moment: each batch costs six commits down to the index, and at 300
 # messages per second, batches of two took half of the CPU away from the model.
 _SMALL_BATCH: Final = 50
