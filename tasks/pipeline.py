@@ -13,13 +13,13 @@ from adapters.embedders.base import Embedder
 from memory.jobs import JobScope
 from memory.pipeline import chunking, embedding, recovery
 from memory.pipeline.faults import STUCK_SECONDS
-from memory.pipeline.ingest import IngestServices, drain_inbox
+from memory.pipeline.ingest import SMALL_BATCH, IngestServices, drain_inbox
 from memory.pipeline.storing import IngestReport
 from memory.recall import sweep_recalls
 from reverie import contract
 from reverie.errors import ReverieError, Unavailable
 from storage.stores import Store
-from worker.app import current_runtime, task
+from worker.app import current_runtime, run_within, task
 from worker.job_runs import periodic_task
 from worker.pipeline import embed_batch_size, has_waiting_producers, keep_figures, look_after_broker, report_searchable
 from worker.reports import count_ingested, observe_latencies
@@ -28,7 +28,7 @@ from worker.runtime import STAGE_TASKS, Runtime
 
 @task(contract.INGEST_MESSAGES, takes_next=True)
 def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
-    """Store the items of a workspace's inbox, and notify the chunk stage after each batch."""
+    """Store the items of a workspace's inbox; chunk each small batch at once, or notify that stage."""
     runtime = current_runtime()
     in_crowd = _in_crowd(runtime, contract.INGEST_MESSAGES)
 
@@ -36,8 +36,11 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
         count_ingested(runtime, batch)
         if not batch.stored:
             return
-        if not in_crowd:
-            runtime.notify_stage("chunk", workspace, trace=min(batch.traces))
+        # A task for a few messages would cost more than to chunk them. A large batch is chunked while the next one is
+        # stored.
+        trace, is_small = min(batch.traces), in_crowd or batch.taken < SMALL_BATCH
+        if not (is_small and run_within(contract.CHUNK_MESSAGES, _chunk, trace=trace, workspace=workspace)):
+            runtime.notify_stage("chunk", workspace, trace=trace)
         with contextlib.suppress(ReverieError):  # the sweep will tell producers
             runtime.quotas.refresh(workspace)
 
@@ -51,12 +54,6 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
     )
     if more:
         runtime.notify_stage("ingest", workspace)
-    if in_crowd and report.stored:
-        # While tasks of many workspaces wait, opening their stores again for each stage costs more than the stages do.
-        try:
-            _chunk(runtime, runtime.stores.workspace(workspace, create=False))
-        except ReverieError:  # a separate task tries again and reports the error
-            runtime.notify_stage("chunk", workspace)
     return {**report.counts(), "traces": report.traces}
 
 
@@ -69,13 +66,13 @@ def _in_crowd(runtime: Runtime, task: str) -> bool:
 @task(contract.CHUNK_MESSAGES, takes_next=True)
 def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
     """Chunk new texts, then notify the embed stage; without an embedder, messages are searchable now."""
+    current_runtime().inbox.clear_notification(contract.CHUNK_MESSAGES, workspace)
+    return _chunk(workspace)
+
+
+def _chunk(workspace: str) -> dict[str, Any]:
     runtime = current_runtime()
-    runtime.inbox.clear_notification(contract.CHUNK_MESSAGES, workspace)
-    return _chunk(runtime, runtime.stores.workspace(workspace, create=False))
-
-
-def _chunk(runtime: Runtime, store: Store) -> dict[str, Any]:
-    workspace = store.name
+    store = runtime.stores.workspace(workspace, create=False)
     with_vectors = runtime.settings.embedding_provider != "none"
 
     def on_batch(message_rows: list[int]) -> None:

@@ -38,7 +38,7 @@ _EMPTY_LOOKS: Final = 2
 _LOOK_SECONDS: Final = 0.01
 # Single messages in a stream are gathered for a moment: each batch costs six commits down to the index, and at 300
 # messages per second, batches of two took half of the CPU away from the model.
-_SMALL_BATCH: Final = 50
+SMALL_BATCH: Final = 50
 _GATHER_SECONDS: Final = 0.04
 
 
@@ -91,7 +91,7 @@ def drain_inbox(
             looks = 0
             total.add(batch)
             on_batch(batch)
-            if not in_crowd and batch.taken < _SMALL_BATCH and not inbox.has_many_tasks(INGEST_MESSAGES):
+            if not in_crowd and batch.taken < SMALL_BATCH and not inbox.has_many_tasks(INGEST_MESSAGES):
                 time.sleep(_GATHER_SECONDS)
         elif flag_cleared:
             return total, False

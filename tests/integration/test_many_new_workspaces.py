@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from adapters.broker.queued_tasks import take_tasks
+from adapters.broker.shared_metrics import TASKS
 from reverie import Reverie, contract
 from reverie.checks import is_workspace_name
 from tasks.pipeline import embed_chunks, ingest_messages
@@ -36,16 +37,40 @@ def test_a_crowd_is_taken_through_two_tasks_each(runtime: Runtime, monkeypatch: 
     assert left == []
 
 
-def test_a_single_workspace_goes_through_all_its_tasks(runtime: Runtime) -> None:
-    """Given one workspace, when its first stage has run, then the next one is left to a task of its own."""
+@pytest.mark.parametrize(("messages", "left_to"), [(1, contract.EMBED_CHUNKS), (50, contract.CHUNK_MESSAGES)])
+def test_a_task_chunks_what_it_stores_if_it_is_little(runtime: Runtime, messages: int, left_to: str) -> None:
+    """Given one workspace, when its first stage has run, then a few messages are chunked as well, and many are left to
+    a task of the next stage. The metrics have each stage."""
+    settings = runtime.settings
+    with Reverie("ana", broker=settings.broker, prefix=settings.broker_prefix, workspace="one") as memory:
+        memory.ingest(
+            "s", [{"role": "user", "content": f"The harbour is {number} m deep"} for number in range(messages)]
+        )
+    with use_runtime(runtime):
+        ingest_messages.apply(kwargs={"workspace": "one"}, throw=True)
+
+    stages = (contract.CHUNK_MESSAGES, contract.EMBED_CHUNKS)
+    assert [stage for stage in stages if runtime.queued_tasks().workspaces((stage,))] == [left_to]
+    counted = {sample.labels for sample in runtime.shared_metrics.read()[TASKS]}
+    assert (("chunk_messages", "done") in counted) == (left_to == contract.EMBED_CHUNKS)
+
+
+def test_a_text_that_cannot_be_chunked_now_keeps_no_other_from_being_stored(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a bug in the chunk stage, when a message is stored, then it leaves the inbox and a task tries again."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr("memory.pipeline.chunking.chunk_messages", broken)
     settings = runtime.settings
     with Reverie("ana", broker=settings.broker, prefix=settings.broker_prefix, workspace="one") as memory:
         memory.ingest("s", [{"role": "user", "content": "The harbour is deep"}])
     with use_runtime(runtime):
         ingest_messages.apply(kwargs={"workspace": "one"}, throw=True)
 
-    with runtime.stores.workspace("one", create=False).reading() as tx:
-        assert not tx.work.is_idle(("chunk",))
+    assert runtime.inbox.stats("one").size == 0
     assert runtime.queued_tasks().workspaces((contract.CHUNK_MESSAGES,)) == {"one"}
 
 

@@ -38,8 +38,9 @@ JOBS = (
 
 
 @pytest.fixture
-def here(runtime: Runtime) -> Iterator[Runtime]:
+def here(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
     """The runtime that the tasks of this process get."""
+    monkeypatch.setattr("tasks.pipeline.SMALL_BATCH", 0)  # each stage has a task of its own
     with worker_app.use_runtime(runtime):
         worker_app.app.loader.import_default_modules()
         yield runtime
