@@ -80,7 +80,7 @@ class Database:
         as it is.
         """
         check_sqlite_version()
-        self._path = path
+        self.path = path
         self._on_write = on_write
         self._on_long_write = on_long_write
         self._on_version = on_version
@@ -91,21 +91,16 @@ class Database:
         # The identity, which distinguishes the file from a later one in its place (`identity_of`); 0 until known.
         self.identity = 0
 
-    @property
-    def path(self) -> Path:
-        """Return the file."""
-        return self._path
-
     @contextmanager
     def _connected(self) -> Iterator[Connection]:
         """Take a connection from the pool. Errors of SQLite and SQLAlchemy are raised as Reverie's own."""
         try:
-            with translate_errors(self._path), self.engine.connect() as connection:
+            with translate_errors(self.path), self.engine.connect() as connection:
                 yield connection
         except exc.DBAPIError as error:
-            raise translated(self._path, error.orig or error) from error
+            raise translated(self.path, error.orig or error) from error
         except exc.TimeoutError as error:
-            text = f"{self._path}: all {MAX_CONNECTIONS} connections of this process are in use"
+            text = f"{self.path}: all {MAX_CONNECTIONS} connections of this process are in use"
             raise StoreUnavailable(text) from error
 
     @contextmanager
@@ -150,10 +145,10 @@ class Database:
         A deletion holds the write lock, so rows that are committed after this check are not deleted. A new connection
         would open the next file, which the file system may have given the inode of the deleted one.
         """
-        inode, identity = _inode(self._path), raw.execute("PRAGMA application_id").fetchone()[0]
+        inode, identity = _inode(self.path), raw.execute("PRAGMA application_id").fetchone()[0]
         self._inode, self.identity = self._inode or inode, self.identity or identity
         if (inode, identity) != (self._inode, self.identity):
-            raise StoreUnavailable(f"{self._path} was deleted a moment ago, nothing was written: try again")
+            raise StoreUnavailable(f"{self.path} was deleted a moment ago, nothing was written: try again")
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -186,11 +181,11 @@ class Database:
         Raises `StoreUnavailable` if the file is in use all the time.
         """
         self._on_write(False)
-        program = [sys.executable, "-P", unused_bytes.__file__, str(self._path)]
+        program = [sys.executable, "-P", unused_bytes.__file__, str(self.path)]
         done = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = done.stderr.strip().rpartition("\n")[2]
-            raise StoreUnavailable(f"unused bytes of {self._path} could not be overwritten ({reason}): try again later")
+            raise StoreUnavailable(f"unused bytes of {self.path} could not be overwritten ({reason}): try again later")
 
     def refresh_statistics(self) -> None:
         """Refresh the planner's statistics of tables that have changed much."""

@@ -67,10 +67,8 @@ class Dialect(Protocol):
 class StoreDatabase(Protocol):
     """One store in the database of an engine."""
 
-    @property
-    def path(self) -> Path:
-        """Return the store's file, or the path under which this host keeps files of the store."""
-        ...
+    # The store's file, or the path under which this host keeps files of the store.
+    path: Path
 
     @property
     def connections(self) -> int:

@@ -86,7 +86,7 @@ class Stores:
         self, data_dir: Path, *, patience_seconds: float | None = None, connections: int | None = None
     ) -> None:
         """`patience_seconds` limits the wait for a workspace that is being opened; `connections` how many are kept."""
-        self._data_dir = data_dir
+        self.data_dir = data_dir
         self._lock = threading.RLock()
         # Called with the seconds after a transaction that held the write lock of a store for long.
         self.on_long_write: Callable[[float], None] = lambda _: None
@@ -104,11 +104,6 @@ class Stores:
         self._kept_tenants: KeptReads[str, str] = KeptReads(lambda: self.stamp(ACCOUNT_STORE))
         self._kept_all_tenants: KeptReads[None, dict[str, str]] = KeptReads(lambda: self.stamp(ACCOUNT_STORE))
         self._kept_quotas: KeptReads[None, list[QuotaRecord]] = KeptReads(lambda: self.stamp(ACCOUNT_STORE))
-
-    @property
-    def data_dir(self) -> Path:
-        """Return the data folder."""
-        return self._data_dir
 
     def workspace(self, name: str, *, create: bool = True) -> Store:
         """Return the store of a workspace, created and migrated if needed.
@@ -146,7 +141,7 @@ class Stores:
         database = open_database(
             path,
             kind_of(name),
-            self._data_dir,
+            self.data_dir,
             on_write=on_write,
             on_long_write=self._note_long_write,
             on_version=partial(self._register.note_version, name),
@@ -261,8 +256,8 @@ class Stores:
     def database_path(self, name: str) -> Path:
         """Return the path of a store's database. Raises `Rejected` for a name that could leave the data folder."""
         if name == ACCOUNT_STORE:
-            return self._data_dir / ACCOUNT_FILE
-        return self._data_dir / "workspaces" / check_workspace(name) / "memory.db"
+            return self.data_dir / ACCOUNT_FILE
+        return self.data_dir / "workspaces" / check_workspace(name) / "memory.db"
 
     def stamp(self, name: str) -> FileStamp | None:
         """Return when a store was last written, at the cost of three file lookups; None when it does not exist.
@@ -339,7 +334,7 @@ class Stores:
         try:
             self._register.check(name, path)
         except StoreUnusable:
-            aside = self._data_dir / "damaged" / f"{name}-{secrets.token_hex(4)}"
+            aside = self.data_dir / "damaged" / f"{name}-{secrets.token_hex(4)}"
             aside.mkdir(mode=0o700, parents=True)
             for file in path.parent.glob(f"{path.name}*"):
                 file.rename(aside / file.name)
@@ -386,7 +381,7 @@ class Stores:
 
     def remove_deleted(self) -> int:
         """Remove the files of workspaces whose deletion was interrupted; return how many workspaces."""
-        folder = self._data_dir / _DELETED
+        folder = self.data_dir / _DELETED
         found = list(folder.iterdir()) if folder.exists() else []
         for one in found:
             _remove(one)
@@ -410,7 +405,7 @@ class Stores:
 
     def _set_aside(self, folder: Path) -> Path:
         """Rename the folder of a workspace, which deletes it in one step; return its new path."""
-        deleted = self._data_dir / _DELETED / secrets.token_hex(8)
+        deleted = self.data_dir / _DELETED / secrets.token_hex(8)
         try:
             deleted.parent.mkdir(mode=0o700, exist_ok=True)
             folder.rename(deleted)
@@ -424,7 +419,7 @@ class Stores:
 
     def _remove_empty(self) -> None:
         with suppress(OSError):  # another deleted workspace is still there
-            (self._data_dir / _DELETED).rmdir()
+            (self.data_dir / _DELETED).rmdir()
 
     def empty_logs(self) -> None:
         """Copy the logs that killed processes left behind into their databases, except damaged databases."""

@@ -239,18 +239,13 @@ class RecallBuffer:
         self._flushing = threading.Lock()
         self._notes: deque[tuple[str, bytes]] = deque()
         self._bytes = 0
-        self._dropped = 0
+        self.dropped = 0
         self._reported = 0
         self._report_at = 0.0
         self._thread: threading.Thread | None = None
         self._some = threading.Event()
         self._enough = threading.Event()
         self._closing = threading.Event()
-
-    @property
-    def dropped(self) -> int:
-        """Return how many recalls were dropped since the process started, here and by the limit of the log."""
-        return self._dropped
 
     @property
     def waiting(self) -> int:
@@ -262,7 +257,7 @@ class RecallBuffer:
         encoded = msgspec.json.encode(note)
         with self._lock:
             if self._closing.is_set():
-                self._dropped += 1
+                self.dropped += 1
                 return
             self._notes.append((workspace, encoded))
             self._bytes += len(encoded)
@@ -302,7 +297,7 @@ class RecallBuffer:
             self._enough.set()
             thread.join(timeout_seconds)
         with self._lock:
-            self._dropped += len(self._notes)
+            self.dropped += len(self._notes)
             self._notes.clear()
             self._bytes = 0
         self._report(time.monotonic(), at_once=True)
@@ -340,7 +335,7 @@ class RecallBuffer:
             dropped = self._log.append(workspace, notes[:FLUSH_RECALLS])
             del notes[:FLUSH_RECALLS]
             with self._lock:
-                self._dropped += dropped
+                self.dropped += dropped
 
     def _take(self) -> dict[str, list[bytes]]:
         taken: dict[str, list[bytes]] = {}
@@ -364,10 +359,10 @@ class RecallBuffer:
     def _drop_oldest(self) -> None:
         while self._bytes > self._bound_bytes:
             self._bytes -= len(self._notes.popleft()[1])
-            self._dropped += 1
+            self.dropped += 1
 
     def _report(self, now: float, *, at_once: bool = False) -> None:
         """Log how many recalls were dropped, at most once a minute."""
-        if self._dropped > self._reported and (at_once or now >= self._report_at):
-            log.warning("recalls_dropped", recalls=self._dropped - self._reported)
-            self._reported, self._report_at = self._dropped, now + _REPORT_SECONDS
+        if self.dropped > self._reported and (at_once or now >= self._report_at):
+            log.warning("recalls_dropped", recalls=self.dropped - self._reported)
+            self._reported, self._report_at = self.dropped, now + _REPORT_SECONDS

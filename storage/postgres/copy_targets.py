@@ -192,16 +192,11 @@ class PostgresWriter:
     """Writes the copy of one store, in one transaction."""
 
     def __init__(self, connection: Connection, store: int) -> None:
-        self._connection, self._store = connection, store
+        self.connection, self._store = connection, store
         self.rows = 0
         self._raw: psycopg.Connection[Row] = driver(connection)
         # A memory may be superseded by one with a higher number.
         self._raw.execute("SET CONSTRAINTS memories_superseded_by_fkey DEFERRED")
-
-    @property
-    def connection(self) -> Connection:
-        """Return the connection of the transaction."""
-        return self._connection
 
     def insert(self, table: CopiedTable, rows: Sequence[Row]) -> None:
         """Insert rows as they are. Raises `Permanent` naming a row that PostgreSQL refuses."""
@@ -420,7 +415,7 @@ class SqliteWriter:
     """Writes the copy of one store, in one transaction."""
 
     def __init__(self, connection: Connection, name: str) -> None:
-        self._connection = connection
+        self.connection = connection
         defer_references(connection)
         index = SearchIndex(connection)
         for generation in index.generations():
@@ -434,34 +429,29 @@ class SqliteWriter:
         for table in reversed(copied_tables(name)):
             connection.exec_driver_sql(f"DELETE FROM {table.name}")
 
-    @property
-    def connection(self) -> Connection:
-        """Return the connection of the transaction."""
-        return self._connection
-
     def insert(self, table: CopiedTable, rows: Sequence[Row]) -> None:
         """Insert rows as they are."""
         marks = ", ".join("?" for _ in table.columns)
         sql = f"INSERT INTO {table.name} ({table.column_list}) VALUES ({marks})"
-        self._connection.exec_driver_sql(sql, list(rows))
+        self.connection.exec_driver_sql(sql, list(rows))
 
     def set_numbers(self, numbers: Mapping[str, int]) -> None:
         """Reserve the numbers up to these for tables whose used numbers SQLite records."""
         sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%AUTOINCREMENT%'"
-        kept = set(self._connection.exec_driver_sql(sql).scalars())
-        self._connection.exec_driver_sql("DELETE FROM sqlite_sequence")
+        kept = set(self.connection.exec_driver_sql(sql).scalars())
+        self.connection.exec_driver_sql("DELETE FROM sqlite_sequence")
         rows = [(name, number) for name, number in numbers.items() if name in kept]
         if rows:
-            self._connection.exec_driver_sql("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", rows)
+            self.connection.exec_driver_sql("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", rows)
 
     def restore_schema(self) -> None:
         """Create the indexes and triggers again."""
         for sql in self._away:
-            self._connection.exec_driver_sql(sql)
+            self.connection.exec_driver_sql(sql)
 
     def fill_vectors(self, generation: Generation, vectors: Iterator[tuple[int, str, bytes]]) -> None:
         """Fill a vector index."""
-        index = SearchIndex(self._connection)
+        index = SearchIndex(self.connection)
         for batch in batches(vectors):
             entries = [VectorEntry(chunk, agent, embedding) for chunk, agent, embedding in batch]
             index.fill_vectors(generation, entries)

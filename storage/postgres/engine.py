@@ -223,16 +223,11 @@ class PostgresDatabase:
         `when_deleted` is called when a writer finds that the store was deleted, `on_long_write` after a transaction
         that held it for long, with the seconds.
         """
-        self.server, self.store, self._path, self._when_deleted = server, store, path, when_deleted
+        self.server, self.store, self.path, self._when_deleted = server, store, path, when_deleted
         self._on_long_write = on_long_write
         # Writers of this process wait for each other without a connection: a store that is locked for long must not
         # take all connections.
         self._writing = threading.Lock()
-
-    @property
-    def path(self) -> Path:
-        """Return the path of this host's files of the store."""
-        return self._path
 
     @contextmanager
     def atomic(self, *, lock_wait_seconds: float | None = None, keeps_schedules: bool = False) -> Iterator[Connection]:
@@ -255,7 +250,7 @@ class PostgresDatabase:
                 if not writer.exec_driver_sql(sql, values).scalar():
                     self._when_deleted()
                     raise StoreUnavailable(
-                        f"{self._path.parent.name} was deleted a moment ago, nothing was written: try again"
+                        f"{self.path.parent.name} was deleted a moment ago, nothing was written: try again"
                     )
                 lock_taken()
                 yield writer

@@ -249,7 +249,7 @@ def test_without_a_broker_recall_answers_as_ever(here: Runtime, make_runtime: Ca
 def test_what_was_dropped_is_in_the_metrics(here: Runtime, url: str) -> None:
     """Given recalls that could not be kept, then Prometheus is told how many, without a name."""
     assert "reverie_recalls_dropped_total 0.0" in httpx2.get(f"{url}/metrics").text
-    here.recall_buffer._dropped = 7
+    here.recall_buffer.dropped = 7
     assert "reverie_recalls_dropped_total 7.0" in httpx2.get(f"{url}/metrics").text
 
 
