@@ -124,7 +124,7 @@ class Invocation:
     starts_stack: bool = False
     _closing: ExitStack = field(default_factory=ExitStack)
 
-    def override(self, name: str, value: str) -> None:
+    def override(self, name: str, value: Any) -> None:
         """Set a flag that was given after the command."""
         self.flags[name] = value
 

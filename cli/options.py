@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -302,12 +303,12 @@ def time_since(text: str, name: str = "since") -> str:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
 
 
-def _option(name: str, help_text: str) -> Any:
-    def override(context: typer.Context, value: str | None) -> None:
+def _option(name: str, help_text: str, **form: Any) -> Any:
+    def override(context: typer.Context, value: Any) -> None:
         if value is not None:
             context.find_root().obj.override(name, value)
 
-    return typer.Option(f"--{name}", help=help_text, callback=override, expose_value=False)
+    return typer.Option(f"--{name}", help=help_text, callback=override, expose_value=False, **form)
 
 
 _carrier = typer.Typer(add_completion=False)
@@ -315,7 +316,7 @@ _carrier = typer.Typer(add_completion=False)
 
 @_carrier.command()
 def _command(
-    data: Annotated[str | None, _option("data", "The data folder.")] = None,
+    data: Annotated[Path | None, _option("data", "The data folder.", readable=False)] = None,
     workspace: Annotated[str | None, _option("workspace", "The workspace.")] = None,
     agent: Annotated[str | None, _option("agent", "The agent.")] = None,
     broker: Annotated[str | None, _option("broker", "The URL of a broker.")] = None,

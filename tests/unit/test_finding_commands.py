@@ -309,6 +309,17 @@ def test_nothing_is_asked_beyond_the_first_page_either(reverie: CommandLine, mon
     assert "--yes" in reverie("tokens", "revoke", "first").err
 
 
+def test_the_demonstration_gets_the_folder_that_is_named_after_it(
+    reverie: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a data folder before the command or after it, then the demonstration gets the last one as a path."""
+    shown: list[Path] = []
+    monkeypatch.setattr("cli.demo.showing.main", shown.append)
+    reverie("demo")
+    reverie("demo", "--data", str(tmp_path / "other"))
+    assert shown == [tmp_path / "data", tmp_path / "other"]
+
+
 def test_a_copy_without_the_driver_says_what_to_install(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given an installation without the extra `postgres`, then a copy names it in one line."""
     for name in [name for name in sys.modules if name.startswith("storage.postgres.")]:
