@@ -19,7 +19,7 @@ import structlog
 import uvicorn
 
 from reverie import __version__
-from reverie.errors import NotFound, Rejected, ReverieError, Unavailable
+from reverie.errors import NotFound, Rejected, ReverieError
 from server.app import create_app
 from server.authentication import Access
 from server.connections import HEADER_SECONDS, MAX_CONNECTIONS, MAX_OF_ADDRESS, ConnectionLimits, Connections, guarded
@@ -33,7 +33,7 @@ from worker.settings import Settings, load_settings
 from worker.supervision.alive_signs import LOOP_SECONDS, give_alive_signs
 from worker.supervision.local_token import announced_to_clients, local_token
 from worker.supervision.processes import end_with_supervisor, raise_file_limit
-from worker.supervision.server_file import ServerFile, announced, local_url
+from worker.supervision.server_file import ServerFile, announced, listen, local_url
 
 # The supervisor allows a process 10 s to stop; calls that wait for workers are cancelled before that.
 _GRACEFUL_SECONDS = 5
@@ -199,17 +199,11 @@ def _warm(runtime: Runtime) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        # asyncio sets this only on sockets that it creates itself; without it each response waits 40 ms for the
-        # caller's delayed acknowledgement. Accepted connections inherit it.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listening
-    except OSError as error:
-        raise Unavailable(
-            f"cannot listen on {host}:{port} ({error.strerror}): is another Reverie running? Set REVERIE_PORT"
-        ) from error
+    listening = listen(host, port, advice="Set REVERIE_PORT", backlog=_BACKLOG)
+    # asyncio sets this only on sockets that it creates itself; without it each response waits 40 ms for the caller's
+    # delayed acknowledgement. Accepted connections inherit it.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def run() -> NoReturn:

@@ -95,11 +95,12 @@ def test_it_serves_and_ends_with_zero_on_sigterm(start: Start, tmp_path: Path) -
 def test_a_port_in_use_is_one_line(start: Start) -> None:
     """Given a port that is taken, then the server says so in one line and exits 1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        process = start(REVERIE_PORT=str(taken.getsockname()[1]))
+        taken_port = taken.getsockname()[1]
+        process = start(REVERIE_PORT=str(taken_port))
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert errors.count("\n") == 1
-    assert "cannot listen on" in errors
+    assert f"cannot listen on 127.0.0.1:{taken_port} (Address already in use): is another Reverie running?" in errors
 
 
 @pytest.mark.parametrize(("host", "refused"), [("0.0.0.0", True), ("::", True), ("127.0.0.1", False)])

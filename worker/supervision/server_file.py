@@ -81,18 +81,20 @@ def local_url(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def refuse_taken_port(host: str, port: int) -> None:
-    """Raise `Unavailable` before anything starts when a port is taken by another server."""
+def listen(host: str, port: int, *, advice: str, backlog: int | None = None) -> socket.socket:
+    """Return a socket that listens. Raises `Unavailable` with the advice for an address that is taken or unknown."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        socket.create_server((host, port), family=family).close()
+        return socket.create_server((host, port), family=family, backlog=backlog)
     except OSError as error:
         # The text of create_server repeats the address; the error of an unknown host name has no errno of the system.
         reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        raise Unavailable(
-            f"cannot listen on {host}:{port} ({reason}): is another Reverie running?"
-            " use another port with `reverie up --port N`"
-        ) from error
+        raise Unavailable(f"cannot listen on {host}:{port} ({reason}): is another Reverie running? {advice}") from error
+
+
+def refuse_taken_port(host: str, port: int) -> None:
+    """Raise `Unavailable` before anything starts when a port is taken by another server."""
+    listen(host, port, advice="use another port with `reverie up --port N`").close()
 
 
 def _path(data_dir: Path) -> Path:
