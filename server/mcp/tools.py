@@ -228,7 +228,7 @@ class Forgotten(BaseModel):
 
 
 class Tools:
-    """The tools: methods whose arguments a model chooses. `current` returns the connection of the call."""
+    """The tools, whose docstrings and arguments a model reads. `current` returns the connection of the call."""
 
     def __init__(self, current: Current) -> None:
         self._current = current
@@ -242,7 +242,11 @@ class Tools:
         session: SessionId = None,
         as_of: AsOf = None,
     ) -> str:
-        """Search everything, best first."""
+        """Search earlier conversations, files and memories by words and by meaning.
+
+        Returns what fits, best first, with date and speaker; memories with the id by which they are changed and
+        forgotten.
+        """
         bound = self._current()
         call = Recall(
             query=query,
@@ -261,7 +265,9 @@ class Tools:
         return listed(heading, items, more="Ask with a smaller limit, or a narrower query.")
 
     async def context(self, about: Asked, session: ContextSession = None, token_budget: Budget = 1_500) -> str:
-        """Return what to know before answering."""
+        """What you should know before you answer: what the user wants from now on, and what was said and remembered
+        that fits. Call it when a conversation starts and when its subject changes.
+        """
         bound = self._current()
         found = await bound.send(GetContext(session=session, query=about, token_budget=token_budget))
         if not (found.messages or found.memories or found.instructions):
@@ -278,7 +284,9 @@ class Tools:
         subject: Subject = None,
         expires_at: Expires = None,
     ) -> Annotated[CallToolResult, Stored]:
-        """Store one memory."""
+        """Store one statement for later conversations: when the user asks you to, or tells a preference, decision or
+        fact that will matter again. Search first if it may be known; correct what is known with update_memory.
+        """
         given: dict[str, Any] = {"content": content, "kind": kind, "source": source, "tags": tags, "subject": subject}
         if expires_at is not None:
             given["expires_at"] = expires_at
@@ -294,7 +302,11 @@ class Tools:
         pinned: Pinned = None,
         expires_at: Expires = None,
     ) -> Annotated[CallToolResult, Stored]:
-        """Change one memory."""
+        """Correct a memory.
+
+        What is left out stays. If the world has changed ("she moved"), remember the new statement with the same subject
+        instead: the old one stays as history.
+        """
         # Models send null for arguments that they leave out, so null removes nothing.
         given = {"content": content, "kind": kind, "tags": tags, "pinned": pinned, "expires_at": expires_at}
         changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -309,7 +321,10 @@ class Tools:
         keep: KeptIds = [],  # noqa: B006 - read only; pydantic copies it
         dry_run: DryRun = None,
     ) -> Annotated[CallToolResult, Forgotten]:
-        """Delete one memory, or all about somebody or something, for good; or show what would be deleted."""
+        """Delete for good: one memory by id, or with about all messages and memories about a person or thing.
+
+        First show the user what would go (dry_run=true); go on only if they agree.
+        """
         bound = self._current()
         if (id is None) == (about is None):
             raise Rejected("forget needs either id, of one memory, or about, a person or thing", field="id")
@@ -327,7 +342,7 @@ class Tools:
         limit: PageSize = 20,
         offset: Offset = 0,
     ) -> str:
-        """List memories, newest first."""
+        """Memories, newest first, for an overview. To find something, use recall."""
         bound = self._current()
         page = await bound.send(ListMemories(kind=kind, tags=tags, text=text, limit=limit, offset=offset))
         if not page.memories:
@@ -348,7 +363,9 @@ class Tools:
         timezone: Zone = None,
         id: ScheduleId = None,
     ) -> str:
-        """Add, list, pause, resume or delete schedules."""
+        """Goals carried out later without you: the configured language model gets the goal with what is remembered
+        about it, and its answer becomes a notification. To tell the user something at a time, use reminders.
+        """
         bound = self._current()
         takes = {"list": (), "add": ("goal", "cron", "at", "timezone")}.get(action, ("id",))
         _refuse_unused(action, takes, goal=goal, cron=cron, at=at, timezone=timezone, id=id)
@@ -372,7 +389,10 @@ class Tools:
         in_minutes: InMinutes = None,
         id: ReminderId = None,
     ) -> str:
-        """List, add or delete reminders."""
+        """Messages for the user, due at a time.
+
+        Look at action=list when a conversation starts: tell those that are due, then delete them.
+        """
         bound = self._current()
         takes = {"list": (), "add": ("message", "at", "in_minutes"), "delete": ("id",)}[action]
         _refuse_unused(action, takes, message=message, at=at, in_minutes=in_minutes, id=id)
@@ -389,7 +409,7 @@ class Tools:
         return f"Reminder {id} is deleted."
 
     async def scratchpad_read(self, session: PadSession = None) -> str:
-        """Read the list of working notes."""
+        """Your working notes: what you are doing, what is open. They are not memories, and recall has none."""
         bound = self._current()
         pad = await bound.send(GetScratchpad(session=_own_session(bound, session)))
         if not pad.items or pad.updated_at is None:
@@ -398,19 +418,19 @@ class Tools:
         return listed(f"Scratchpad, written {moment(pad.updated_at)} UTC.", items)
 
     async def scratchpad_write(self, items: PadItems, session: PadSession = None) -> str:
-        """Replace the list of working notes."""
+        """Replace all working notes. Read them first, and leave out what is finished."""
         bound = self._current()
         pad = await bound.send(WriteScratchpad(session=_own_session(bound, session), items=items))
         return f"The scratchpad has {counted(len(pad.items), 'item')}."
 
     async def scratchpad_clear(self, session: PadSession = None) -> str:
-        """Delete the list of working notes."""
+        """Delete all working notes."""
         bound = self._current()
         cleared = await bound.send(ClearScratchpad(session=_own_session(bound, session)))
         return f"{counted(cleared.cleared, 'item')} deleted."
 
     async def memory_checkpoint(self, message: CommitMessage = None) -> str:
-        """Commit the memory files."""
+        """Commit the memory files (promoted memories, facts and notes) as they are now to their git history."""
         made = await self._current().send(MakeCheckpoint(message=message))
         refused = [f"not in it: {inert_line(one.path)} ({inert_line(one.why)})" for one in made.refused]
         unchanged = "Nothing has changed in the memory files (promoted memories, facts and notes)."
@@ -418,7 +438,7 @@ class Tools:
         return "\n".join([done, *refused])
 
     async def memory_history(self, limit: CommitCount = 20, since: CommitId = None) -> str:
-        """List the commits of the memory files, or what changed since one of them."""
+        """The commits of the memory files, newest first; with since the difference from that commit to now."""
         bound = self._current()
         if since is not None:
             changes = await bound.send(GetDiff(a=since))
