@@ -35,8 +35,7 @@ from memory.scheduling.schedules import create_schedule
 from reverie.clock import from_micros, now_micros
 from reverie.errors import ReverieError
 from reverie.scheduling.cadence import parse_cadence
-from reverie.scheduling.checks import check_schedule
-from reverie.scheduling.types import LlmExecutor, ScheduleDraft
+from reverie.scheduling.types import LlmExecutor, ScheduleDraft, check_schedule
 from storage.postgres.stores import PostgresStores
 from storage.stores import Store
 

@@ -22,7 +22,7 @@ from server.endpoints import Endpoint
 from server.gate import MCP_PATH, Gate
 from server.mcp.endpoint import MCP_HEADERS, McpEndpoint
 from server.openapi import docs_routes
-from server.page import contexts, curation, timeline
+from server.page import curation, timeline
 from server.page import memories as memories_page
 from server.page import pipeline as pipeline_page
 from server.page.site import Site, site_routes
@@ -34,7 +34,7 @@ _A = TypeVar("_A")
 
 # The order matters: of two routes that match a path, the first is used.
 _ROOMS: Final = (pipeline, recall, sessions, upkeep, memories, items, scheduling, trust)
-_PAGES: Final = (memories_page, timeline, contexts, curation, pipeline_page)
+_PAGES: Final = (memories_page, timeline, curation, pipeline_page)
 
 
 def endpoints() -> Iterator[Endpoint]:

@@ -12,16 +12,23 @@ import msgspec
 from adapters.histories.hook_events import HookEvent, read_event
 from memory.lifecycle.forgetting import forget_session, forget_workspace
 from memory.memories.memories import list_memories
-from memory.sessions import channels, scratchpads
+from memory.sessions import scratchpads
 from memory.sessions.lifecycle import archive_session, idle_session, session_by_ref, start_session
 from memory.sessions.sessions import (
+    ONLY_DEFAULT,
+    create_channel,
+    delete_channel,
+    describe_channel,
     export_session,
     is_hidden_session,
     list_agents,
+    list_channels,
     list_sessions,
     list_workspaces,
+    move_session,
     newest_messages,
     pop_message,
+    read_channel,
     read_messages,
     read_newest,
     read_session,
@@ -156,35 +163,35 @@ endpoints.passes(calls.ClearScratchpadKeys, scratchpads.delete_keys, seen_store,
 @endpoints.serves(calls.ListChannels, tag="channels")
 def _list_channels(services: Services, caller: Caller, _: calls.ListChannels) -> types.ChannelList:
     store = services.existing_store(caller.workspace)
-    found = [channels.ONLY_DEFAULT] if store is None else channels.list_channels(store, agent=caller.agent)
+    found = [ONLY_DEFAULT] if store is None else list_channels(store, agent=caller.agent)
     return types.ChannelList(channels=found)
 
 
 @endpoints.serves(calls.GetChannel, tag="channels")
 def _get_channel(services: Services, caller: Caller, call: calls.GetChannel) -> types.Channel:
     if services.existing_store(caller.workspace) is None and call.channel == DEFAULT_CHANNEL:
-        return channels.ONLY_DEFAULT
-    return channels.read_channel(_store(services, caller, call.channel), agent=caller.agent, channel=call.channel)
+        return ONLY_DEFAULT
+    return read_channel(_store(services, caller, call.channel), agent=caller.agent, channel=call.channel)
 
 
 def _store_of_caller(services: Services, caller: Caller, _: Call[Any]) -> Store:
     return services.runtime.store(caller.workspace)
 
 
-endpoints.passes(calls.CreateChannel, channels.create_channel, _store_of_caller, tag="channels")
-endpoints.passes(calls.DescribeChannel, channels.describe_channel, _store_of_caller, tag="channels")
+endpoints.passes(calls.CreateChannel, create_channel, _store_of_caller, tag="channels")
+endpoints.passes(calls.DescribeChannel, describe_channel, _store_of_caller, tag="channels")
 
 
 @endpoints.serves(calls.DeleteChannel, tag="channels")
 def _delete_channel(services: Services, caller: Caller, call: calls.DeleteChannel) -> Deleted:
     try:
-        channels.delete_channel(_store(services, caller, call.channel), agent=caller.agent, channel=call.channel)
+        delete_channel(_store(services, caller, call.channel), agent=caller.agent, channel=call.channel)
     except NotFound:
         return Deleted(deleted=False)
     return Deleted(deleted=True)
 
 
-endpoints.passes(calls.MoveSession, channels.move_session, Services.store_of_session, tag="channels")
+endpoints.passes(calls.MoveSession, move_session, Services.store_of_session, tag="channels")
 
 
 def _store(services: Services, caller: Caller, channel: str) -> Store:

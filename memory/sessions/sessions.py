@@ -1,4 +1,6 @@
-"""Sessions and their messages as the client sees them: lists, reads and exports them, and lists agents and workspaces.
+"""Sessions and their messages as the client sees them, and channels, agents and workspaces.
+
+Channels are topics within a workspace of an agent. The default channel always exists.
 
 The newest messages come from working memory; the store is read only where working memory does not have them. The last
 messages of a session are ordered by sequence, in which they were stored, not by the times that their callers gave.
@@ -14,11 +16,14 @@ from adapters.broker.inbox import Number, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from memory.conversion import convert
 from memory.tombstones import note_forgotten
+from reverie.checks import check_label
 from reverie.clock import from_micros
-from reverie.contract import ACCOUNT_STORE
-from reverie.errors import NotFound, ReverieError, Unavailable
+from reverie.contract import ACCOUNT_STORE, DEFAULT_CHANNEL
+from reverie.counts import counted
+from reverie.errors import Conflict, NotFound, ReverieError, Unavailable
 from reverie.fields import MAX_COUNT
-from reverie.sessions.types import AgentSummary, Message, MessageList, Session, SessionExport, WorkspaceSummary
+from reverie.sessions.calls import check_description
+from reverie.sessions.types import AgentSummary, Channel, Message, MessageList, Session, SessionExport, WorkspaceSummary
 from storage.lifecycle.erasures import Subject, message_name
 from storage.pipeline.records import WholeMessage
 from storage.sessions.records import SessionRecord
@@ -26,6 +31,9 @@ from storage.status import AgentCounts
 from storage.stores import Store, Stores
 from storage.transaction import AgentRepositories
 from storage.viewer import Viewer
+
+# The list for a workspace in which nothing has been stored yet.
+ONLY_DEFAULT = Channel(id=DEFAULT_CHANNEL, description="", is_default=True, sessions=0, memories=0)
 
 
 def list_sessions(
@@ -251,3 +259,69 @@ def _agents(stores: Stores, name: str, now: int) -> list[AgentCounts]:
         return stores.agents(name, now=now)
     except NotFound:
         return []
+
+
+def list_channels(store: Store, *, agent: str) -> list[Channel]:
+    """Return all channels, also those known from messages only: the default first, then by id."""
+    with store.reading() as tx:
+        return tx.for_agent(agent).channels.list()
+
+
+def read_channel(store: Store, *, agent: str, channel: str) -> Channel:
+    """Return one channel. Raises `NotFound`."""
+    with store.reading() as tx:
+        return _channel(tx.for_agent(agent), channel)
+
+
+def create_channel(store: Store, *, agent: str, channel: str, description: str = "", now: int) -> Channel:
+    """Create a channel, or describe one that is known from messages only. Raises `Rejected` and `Conflict`."""
+    name, checked = check_label("channel", channel, required=True), check_description("description", description)
+    with store.writing_as(agent) as rows:
+        if name == DEFAULT_CHANNEL or rows.channels.has_row(name):
+            raise Conflict(f"agent {agent} already has a channel {name!r}: update that one", field="id")
+        rows.channels.ensure(DEFAULT_CHANNEL, now=now)
+        rows.channels.ensure(name, now=now, description=checked)
+        return _channel(rows, name)
+
+
+def describe_channel(store: Store, *, agent: str, channel: str, description: str, now: int) -> Channel:
+    """Set the description of a channel. Raises `Rejected` and `NotFound`."""
+    checked = check_description("description", description)
+    with store.writing_as(agent) as rows:
+        _channel(rows, channel)
+        rows.channels.ensure(DEFAULT_CHANNEL, now=now)
+        rows.channels.ensure(channel, now=now, description=checked)
+        return _channel(rows, channel)
+
+
+def delete_channel(store: Store, *, agent: str, channel: str) -> None:
+    """Delete an empty channel. Raises `NotFound`, and `Conflict` for the default channel and one that is not empty."""
+    with store.writing_as(agent) as rows:
+        found = _channel(rows, channel)
+        if found.is_default:
+            raise Conflict(f"channel {channel!r} is the default channel: it cannot be deleted", field="id")
+        if found.sessions or found.memories:
+            raise Conflict(
+                f"channel {channel!r} has {counted(found.sessions, 'session')}"
+                f" and {counted(found.memories, 'memory')}:"
+                " move or forget them first",
+                field="id",
+            )
+        rows.channels.delete(channel)
+
+
+def move_session(store: Store, *, agent: str, session: str, channel: str, now: int) -> Session:
+    """Move a session into an existing channel. Idempotent. Raises `NotFound`."""
+    with store.writing_as(agent) as rows:
+        found = rows.sessions.get(session)
+        _channel(rows, channel)
+        rows.channels.ensure(DEFAULT_CHANNEL, now=now)
+        rows.channels.move_session(found.row_id, channel)
+        return session_of(rows, session)
+
+
+def _channel(rows: AgentRepositories, channel: str) -> Channel:
+    found = rows.channels.find(channel)
+    if found is None:
+        raise NotFound(f"agent {rows.agent} has no channel {channel!r}: create it first", field="channel")
+    return found

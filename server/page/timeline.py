@@ -1,11 +1,13 @@
-"""What is known about a person or a thing, in order of time: since and until when it holds, and where it was told.
+"""What is known about a person or a thing, in order of time, and what contexts told the agent, and why.
 
-It shows memories, current and replaced ones, and messages that state the value of an attribute ("I live in Porto").
+The timeline shows memories, current and replaced ones, and messages that state the value of an attribute ("I live in
+Porto"), with since and until when it holds, and where it was told. Contexts answer "why did it say that?".
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -14,12 +16,12 @@ from starlette.responses import Response
 
 from reverie.memories.calls import ListMemories
 from reverie.memories.types import Memory, changed_text
-from reverie.recall.calls import Recall
-from reverie.recall.types import RecallResult
+from reverie.recall.calls import ListContexts, Recall, ShowContext
+from reverie.recall.types import RecallResult, ServedItem
 from reverie.sessions.calls import ListSessions
 from server.page.memories import users_to_offer
 from server.page.rendering import people_of
-from server.page.site import Pages, Visit
+from server.page.site import PAGE_SIZE, Pages, Visit
 from storage.recall.claims import claims_of
 from storage.recall.words import hash_of, words_of
 
@@ -28,6 +30,13 @@ _MEMORIES: Final = 500
 _MESSAGES: Final = 100
 _CONVERSATIONS: Final = 500
 _PEOPLE: Final = 24
+_HEADINGS = {
+    "instruction": "Standing instructions",
+    "memory": "Remembered",
+    "important": "Flagged as important",
+    "relevant": "Said before on this subject",
+    "recent": "Recent turns",
+}
 
 pages = Pages()
 
@@ -107,3 +116,32 @@ def _said(visit: Visit, result: RecallResult) -> Statement:
 
 def _newest_first(statements: list[Statement]) -> list[Statement]:
     return sorted(statements, key=lambda one: one.since, reverse=True)
+
+
+@pages.get("/contexts")
+async def _contexts(visit: Visit) -> Response:
+    session = visit.query("session")
+    call = ListContexts(
+        session=session or None, limit=PAGE_SIZE + 1, offset=visit.number("offset"), all_users=visit.sees_all_users
+    )
+    found = (await visit.send(call)).contexts
+    beside = visit.beside("/contexts", is_last=len(found) <= PAGE_SIZE, session=session)
+    titles = await visit.titles(served.session for served in found)
+    return visit.page("contexts.html", contexts=found[:PAGE_SIZE], session=session, titles=titles, **beside)
+
+
+@pages.get("/context")
+async def _context(visit: Visit) -> Response:
+    served = await visit.send(ShowContext(visit.query("id"), all_users=visit.sees_all_users))
+    titles = await visit.titles([served.session])
+    title = titles.get(served.session or "", served.session)
+    return visit.page("context.html", served=served, parts=parts_of(served.items), title=title)
+
+
+def parts_of(items: Iterable[ServedItem]) -> list[tuple[str, list[ServedItem]]]:
+    """Return the items below their headings, each of which is there once."""
+    parts: dict[str, list[ServedItem]] = {}
+    for item in items:
+        heading = f"Left out: {item.left_out}" if item.left_out else _HEADINGS[item.section]
+        parts.setdefault(heading, []).append(item)
+    return [*parts.items()]

@@ -16,10 +16,10 @@ from memory.jobs import JobRun, run_on_store
 from memory.lifecycle.curation import undo_all
 from memory.memories.extraction import Extractor, extract_due
 from memory.memories.extraction_windows import ExtractionRules
-from memory.sessions.channels import create_channel
 from memory.sessions.condensers import Condenser
 from memory.sessions.lifecycle import SessionEndHooks, close_idle_sessions
 from memory.sessions.scratchpads import write_items, write_key
+from memory.sessions.sessions import create_channel
 from memory.sessions.summaries import RollingRules, SummaryRules
 from memory.sessions.summary_jobs import consolidate_conversations, summarize_sessions
 from memory.upkeep.consolidation import consolidate, prune_decayed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.sessions import channels as topics
+from memory.sessions import sessions as topics
 from reverie.errors import Conflict, NotFound, Rejected
 from reverie.sessions.types import Channel
 from support.curating import remember

@@ -14,7 +14,6 @@ from reverie.inert import revealed
 from reverie.memories.types import Memory
 from reverie.recall.types import Explanation, RecallEvent, RecallResult, RetrieverScore, ServedItem
 from reverie.scheduling.types import Interval
-from server.page.contexts import parts_of
 from server.page.curation import DiffLine, diff_lines
 from server.page.memories import HEIGHT, WIDTH, curve_of, shares_of
 from server.page.pipeline import cadence_text
@@ -33,6 +32,7 @@ from server.page.rendering import (
     zone_of,
 )
 from server.page.site import Logins, cookie_name, decode_form, own_path
+from server.page.timeline import parts_of
 from storage.memories.records import RATES
 
 NOW = datetime(2026, 5, 12, 9, 30, tzinfo=UTC)

@@ -13,8 +13,7 @@ from reverie import Rejected, Reverie, contract
 from reverie.calls import route_of
 from reverie.memories.calls import check_memory, check_note
 from reverie.memories.types import MemoryDraft, NoteDraft
-from reverie.scheduling.checks import check_schedule
-from reverie.scheduling.types import Interval, ScheduleDraft
+from reverie.scheduling.types import Interval, ScheduleDraft, check_schedule
 from reverie.trust.exports import RECORD_TYPES, ExportedRecord, check_record, decode_record
 from server.app import endpoints
 from support.exports import ALL, Make, installation

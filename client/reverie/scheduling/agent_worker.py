@@ -38,9 +38,8 @@ from reverie.config import resolve_broker, resolve_worker_key, resolve_workspace
 from reverie.contract import agent_queue
 from reverie.errors import AgentQueueFull, Conflict, NotFound, Rejected, Transient, Unavailable
 from reverie.pipeline.broker import call_broker, celery_class, celery_settings, celery_url, connect
-from reverie.scheduling.checks import check_executor, check_queue
 from reverie.scheduling.run_signing import SignedRun, check_run, check_worker_key
-from reverie.scheduling.types import RunReport, TaskExecutor
+from reverie.scheduling.types import RunReport, TaskExecutor, check_executor, check_queue
 
 if TYPE_CHECKING:
     from reverie.client import Reverie

@@ -21,14 +21,14 @@ from reverie.contract import Scope
 from reverie.errors import Rejected
 from reverie.fields import ChannelId, Limit, Offset, OwnId, SessionId, checked, label
 from reverie.scheduling import types
-from reverie.scheduling.checks import (
+from reverie.scheduling.run_signing import WorkerKey
+from reverie.scheduling.types import (
     MAX_URL_CHARACTERS,
     check_executor,
     check_run_id,
     check_schedule,
     check_schedule_changes,
 )
-from reverie.scheduling.run_signing import WorkerKey
 from reverie.types import Deleted
 
 _A = TypeVar("_A")

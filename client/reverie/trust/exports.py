@@ -38,7 +38,7 @@ from reverie.memories.types import Lifetime, MemoryDraft, MemoryKind, Tier
 from reverie.recall.types import ServedContext
 from reverie.scheduling import types as scheduling
 from reverie.scheduling.calls import Remind
-from reverie.scheduling.checks import check_executor
+from reverie.scheduling.types import check_executor
 from reverie.sessions.calls import CreateChannel, StartSession, WriteScratchpad, WriteScratchpadKey
 from reverie.types import ListResult
 
