@@ -44,6 +44,7 @@ from langgraph.store.base import (
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from reverie import items as types
+from reverie.calls import in_parts
 from reverie.client import Reverie
 from reverie.errors import NotFound, ReverieError
 
@@ -392,19 +393,10 @@ class Batch:
             self.operations[place] = msgspec.structs.replace(self.operations[place], query_vector=found)
 
     def parts(self) -> Iterable[dict[int, types.ItemOperation]]:
-        """Yield the operations in parts that a server takes: all reads before the first write."""
-        part: dict[int, types.ItemOperation] = {}
-        size = 0
-        for place in sorted(self.operations, key=lambda place: isinstance(self.operations[place], types.PutOperation)):
-            operation = self.operations[place]
-            more = len(msgspec.json.encode(operation))
-            if part and (len(part) == types.MAX_OPERATIONS or size + more > _PART_BYTES):
-                yield part
-                part, size = {}, 0
-            part[place] = operation
-            size += more
-        if part:
-            yield part
+        """Return the operations in parts that a server takes: all reads before the first write."""
+        in_order = sorted(self.operations.items(), key=lambda one: isinstance(one[1], types.PutOperation))
+        sized = ((one, len(msgspec.json.encode(one[1]))) for one in in_order)
+        return map(dict, in_parts(sized, most=types.MAX_OPERATIONS, most_bytes=_PART_BYTES))
 
 
 def to_batch(ops: Iterable[Op], index: StoreIndex, ttl: TimeToLive) -> Batch:

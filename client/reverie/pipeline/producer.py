@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from reverie import contract
+from reverie.calls import in_parts
 from reverie.clock import new_id
 from reverie.contract import Outcome, Payload, WaitFor
 from reverie.counts import counted
@@ -178,16 +179,11 @@ class Producer:
 
 
 def _batches(payloads: Sequence[Payload]) -> Iterator[list[Payload]]:
-    batch: list[Payload] = []
-    size = 0
-    for payload in payloads:
-        weight = len(payload.content) + len(getattr(payload, "original", None) or "") + 512
-        if payload.metadata or getattr(payload, "tool_calls", None):
-            weight += len(msgspec.json.encode(payload))
-        if batch and (len(batch) >= _BATCH_ITEMS or size + weight > _BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(payload)
-        size += weight
-    if batch:
-        yield batch
+    return in_parts(((payload, _weight(payload)) for payload in payloads), most=_BATCH_ITEMS, most_bytes=_BATCH_BYTES)
+
+
+def _weight(payload: Payload) -> int:
+    weight = len(payload.content) + len(getattr(payload, "original", None) or "") + 512
+    if payload.metadata or getattr(payload, "tool_calls", None):
+        weight += len(msgspec.json.encode(payload))
+    return weight

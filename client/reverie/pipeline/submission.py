@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from reverie import contract
+from reverie.calls import in_parts
 from reverie.checks import check_label, check_payload, check_time, normalise_tags
 from reverie.clock import new_id, now_micros, to_micros
 from reverie.contract import FilePayload, MessagePayload, Outcome, Payload, Role, WaitFor, content_hash
@@ -324,16 +325,11 @@ def checked_receipt(
 
 def split_submission(submission: Submission, *, max_items: int, max_bytes: int) -> Iterator[Submission]:
     """Split a submission into parts of bounded size, as JSON; one item is never split."""
+    sized = ((payload, len(msgspec.json.encode(payload))) for payload in submission.payloads)
     start = 0
-    size = 0
-    for index, payload in enumerate(submission.payloads):
-        payload_size = len(msgspec.json.encode(payload))
-        if index > start and (index - start >= max_items or size + payload_size > max_bytes):
-            yield submission.part(start, index)
-            start, size = index, 0
-        size += payload_size
-    if start < len(submission.payloads):
-        yield submission.part(start, len(submission.payloads))
+    for payloads in in_parts(sized, most=max_items, most_bytes=max_bytes):
+        yield submission.part(start, start + len(payloads))
+        start += len(payloads)
 
 
 def _all_rejected(rejected: list[Rejection]) -> Rejected:

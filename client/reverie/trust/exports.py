@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from reverie import contract
-from reverie.calls import Call, Resource
+from reverie.calls import Call, Resource, in_parts
 from reverie.checks import (
     MAX_INTEGER,
     check_agent,
@@ -457,17 +457,8 @@ _PART_BYTES: Final = 2 * 1024 * 1024
 
 
 def batches(records: Iterable[tuple[_S, int]]) -> Iterator[list[_S]]:
-    """Yield records, given with their sizes in bytes, as they fit into a request; one record is never split."""
-    batch: list[_S] = []
-    room = _PART_BYTES
-    for record, size in records:
-        if batch and (len(batch) == MAX_IMPORTED or size > room):
-            yield batch
-            batch, room = [], _PART_BYTES
-        batch.append(record)
-        room -= size
-    if batch:
-        yield batch
+    """Return records, given with their sizes in bytes, as they fit into a request."""
+    return in_parts(records, most=MAX_IMPORTED, most_bytes=_PART_BYTES)
 
 
 # The resource that each kind of record counts for in rates and quotas.
