@@ -23,6 +23,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from reverie.parts import in_parts
+
 WIDE: Final = 32
 NARROW: Final = 16
 # A token of fewer bytes is found by chance in a gigabyte of vectors; one of digits alone is a time or a number.
@@ -235,18 +237,10 @@ def fragments_of(
 ) -> FragmentSet:
     """Return the fragments of texts in all their forms, of raw bytes (vectors) as they are, and the hashes of names."""
     result = FragmentSet()
-    parts: list[FragmentSet] = []
-    batch: list[bytes] = []
-    size = 0
-    for form in _all_forms(key, texts, raw, result):
-        batch.append(form)
-        size += len(form)
-        if size >= _BATCH_BYTES:
-            parts.append(_hash_batch(key, batch))
-            batch, size = [], 0
-    parts.append(_hash_batch(key, batch))
-    result.wide = np.unique(np.concatenate([part.wide for part in parts]))
-    result.narrow = np.unique(np.concatenate([part.narrow for part in parts]))
+    sized = ((form, len(form)) for form in _all_forms(key, texts, raw, result))
+    parts = [_hash_batch(key, batch) for batch in in_parts(sized, size=_BATCH_BYTES)]
+    result.wide = np.unique(np.concatenate([_NONE, *(part.wide for part in parts)]))
+    result.narrow = np.unique(np.concatenate([_NONE, *(part.narrow for part in parts)]))
     result.names = np.unique(np.array([key.name(name) for name in names], np.uint64))
     return result
 
@@ -295,8 +289,6 @@ def forms_of(text: str) -> Iterator[bytes]:
 
 def _hash_batch(key: HashKey, forms: list[bytes]) -> FragmentSet:
     """Return the windows of forms, by one hash pass over all of them."""
-    if not forms:
-        return FragmentSet()
     data = b"".join(forms)
     starts: dict[int, list[NDArray[np.int64]]] = {WIDE: [], NARROW: []}
     at = 0

@@ -14,7 +14,7 @@ are sent there, others in the query string of GET and DELETE, and in the JSON bo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -213,17 +213,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         return value
     return [item.item() if hasattr(item, "item") else item for item in value]
-
-
-def in_parts(sized: Iterable[tuple[_A, int]], *, most: int, most_bytes: int) -> Iterator[list[_A]]:
-    """Yield items, given with their sizes in bytes, in parts that a request takes; one item is never split."""
-    part: list[_A] = []
-    room = most_bytes
-    for item, size in sized:
-        if part and (len(part) == most or size > room):
-            yield part
-            part, room = [], most_bytes
-        part.append(item)
-        room -= size
-    if part:
-        yield part

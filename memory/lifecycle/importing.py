@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby, islice
 from typing import Final
 
 from msgspec.structs import replace
@@ -212,14 +213,9 @@ def _given_to(record: ExportedRecord, user: str) -> ExportedRecord | None:
 
 def _groups(records: Sequence[ExportedRecord]) -> Iterator[list[ExportedRecord]]:
     """Yield consecutive records of one agent in one store, as many as fit into a transaction."""
-    group: list[ExportedRecord] = []
-    for record in records:
-        if group and (len(group) == _BATCH or _place(record) != _place(group[0])):
+    for _, of_place in groupby(records, _place):
+        while group := list(islice(of_place, _BATCH)):
             yield group
-            group = []
-        group.append(record)
-    if group:
-        yield group
 
 
 def _place(record: ExportedRecord) -> tuple[str, str, bool]:

@@ -33,6 +33,7 @@ from memory.stage import (
     within_transaction_time,
 )
 from reverie.errors import Permanent
+from reverie.parts import in_parts
 from storage.pipeline.chunks import TABLE_OF, SourceKind
 from storage.pipeline.files import NOBODY, STEP_CHUNKS
 from storage.pipeline.records import NewChunk, SourceText
@@ -240,19 +241,13 @@ def _remove_outdated(store: Store, claim: Claim, row: int, pieces: list[NewChunk
 
 
 def _parts(pieces: list[tuple[SourceText, list[NewChunk]]]) -> Iterator[_Part]:
-    """Split sources and their chunks into parts that are each stored in one transaction."""
-    part: _Part = []
-    room = _CHUNKS_AT_ONCE
-    for source, chunks in pieces:
-        for first in range(0, max(1, len(chunks)), _CHUNKS_AT_ONCE):
-            some = chunks[first : first + _CHUNKS_AT_ONCE]
-            if len(some) > room:
-                yield part
-                part, room = [], _CHUNKS_AT_ONCE
-            part.append((source, some, first + _CHUNKS_AT_ONCE >= len(chunks)))
-            room -= len(some)
-    if part:
-        yield part
+    """Return sources and their chunks, split into parts that are each stored in one transaction."""
+    cut = (
+        (source, chunks[first : first + _CHUNKS_AT_ONCE], first + _CHUNKS_AT_ONCE >= len(chunks))
+        for source, chunks in pieces
+        for first in range(0, max(1, len(chunks)), _CHUNKS_AT_ONCE)
+    )
+    return in_parts(((one, len(one[1])) for one in cut), size=_CHUNKS_AT_ONCE)
 
 
 def _add_chunks(tx: Transaction, held: set[int], kind: SourceKind, part: _Part, now: int) -> list[int]:

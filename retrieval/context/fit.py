@@ -30,6 +30,7 @@ from retrieval.context.select import Selection
 from retrieval.context.standing import Instructions
 from reverie.errors import Rejected
 from reverie.memories.types import changed_text
+from reverie.parts import in_parts
 from reverie.recall.calls import MIN_CONTEXT_TOKENS
 from storage.memories.instructions import MAX_COUNTED, StandingInstruction
 from storage.recall.words import is_function_word, words_of
@@ -176,14 +177,9 @@ def _costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[_Cost]:
 
 
 def _line_costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[int]:
-    group, characters = list[str](), 0
-    for item in items:
-        group.append(item.lines())
-        characters += len(group[-1])
-        if characters >= _COUNT_GROUP_CHARACTERS:
-            yield from counter.count(group)
-            group, characters = [], 0
-    yield from counter.count(group)
+    sized = ((lines, len(lines)) for lines in (item.lines() for item in items))
+    for group in in_parts(sized, size=_COUNT_GROUP_CHARACTERS):
+        yield from counter.count(group)
 
 
 def _with_days(costs: Iterable[_Cost]) -> Iterator[int]:

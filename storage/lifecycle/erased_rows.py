@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from reverie.contract import chat_key
+from reverie.parts import in_parts
 from storage.catalogue import MEMORY_METADATA, SHARED_GROUP, TABLES, SubjectKind, listed
 from storage.engines import Row, RowMapping
 from storage.lifecycle.erasures import Subject
@@ -379,21 +380,11 @@ class StoredTexts(Repository):
     """The texts of all agents of a store within one transaction."""
 
     def blocks(self, *, everything: bool = False) -> Iterator[bytes]:
-        """Yield all texts and vectors of stored rows, or of the rows of all tables, in blocks of about a megabyte."""
-        block: list[bytes] = []
-        size = 0
+        """Return all texts and vectors of stored rows, or of the rows of all tables, in blocks of about a megabyte."""
         present = tables_of(self._connection)
-        for table in sorted(present) if everything else [name for name in present if TABLES[name].words]:
-            for row in self._rows(table, "*"):
-                for value in row:
-                    raw = _bytes(value)
-                    if raw:
-                        block.append(raw)
-                        size += len(raw)
-                if size >= _BLOCK_BYTES:
-                    yield b"\0".join(block)
-                    block, size = [], 0
-        yield b"\0".join(block)
+        tables = sorted(present) if everything else [name for name in present if TABLES[name].words]
+        values = (_bytes(value) for table in tables for row in self._rows(table, "*") for value in row)
+        return map(b"\0".join, in_parts(((value, len(value)) for value in values if value), size=_BLOCK_BYTES))
 
     def quoting(self, quotes: Callable[[bytes], bool]) -> dict[str, list[Any]]:
         """Return by table the keys of records of work that quote erased texts."""

@@ -17,6 +17,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from reverie.contract import ACCOUNT_STORE
+from reverie.parts import in_parts
 from storage.index.search_index import Generation
 from storage.postgres.columns import (
     OF_ENGINE,
@@ -188,17 +189,9 @@ def _number(connection: Connection, sql: str) -> int:
 
 
 def batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Yield the rows in lists of bounded size."""
-    batch: list[Row] = []
-    size = 0
-    for row in rows:
-        batch.append(row)
-        size += sum(len(value) for value in row if isinstance(value, (str, bytes)))
-        if len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+    """Return the rows in lists of bounded size."""
+    sized = ((row, sum(len(value) for value in row if isinstance(value, (str, bytes)))) for row in rows)
+    return in_parts(sized, size=_BATCH_BYTES, most=_BATCH_ROWS)
 
 
 def _of_store(connection: Connection, table: str, alias: str = "") -> str:

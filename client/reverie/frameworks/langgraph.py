@@ -44,9 +44,9 @@ from langgraph.store.base import (
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from reverie import items as types
-from reverie.calls import in_parts
 from reverie.client import Reverie
 from reverie.errors import NotFound, ReverieError
+from reverie.parts import in_parts
 
 _log: Final = logging.getLogger(__name__)
 
@@ -396,7 +396,7 @@ class Batch:
         """Return the operations in parts that a server takes: all reads before the first write."""
         in_order = sorted(self.operations.items(), key=lambda one: isinstance(one[1], types.PutOperation))
         sized = ((one, len(msgspec.json.encode(one[1]))) for one in in_order)
-        return map(dict, in_parts(sized, most=types.MAX_OPERATIONS, most_bytes=_PART_BYTES))
+        return map(dict, in_parts(sized, most=types.MAX_OPERATIONS, size=_PART_BYTES))
 
 
 def to_batch(ops: Iterable[Op], index: StoreIndex, ttl: TimeToLive) -> Batch:

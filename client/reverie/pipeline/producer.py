@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from reverie import contract
-from reverie.calls import in_parts
 from reverie.clock import new_id
 from reverie.contract import Outcome, Payload, WaitFor
 from reverie.counts import counted
 from reverie.errors import Unavailable, WaitTimeout
+from reverie.parts import in_parts
 from reverie.pipeline.broker import celery_class, celery_settings, celery_url, connect, within
 from reverie.pipeline.inbox import Inbox
 
@@ -179,7 +179,7 @@ class Producer:
 
 
 def _batches(payloads: Sequence[Payload]) -> Iterator[list[Payload]]:
-    return in_parts(((payload, _weight(payload)) for payload in payloads), most=_BATCH_ITEMS, most_bytes=_BATCH_BYTES)
+    return in_parts(((payload, _weight(payload)) for payload in payloads), most=_BATCH_ITEMS, size=_BATCH_BYTES)
 
 
 def _weight(payload: Payload) -> int:

@@ -17,12 +17,12 @@ import msgspec
 from msgspec.structs import asdict
 
 from reverie import contract
-from reverie.calls import in_parts
 from reverie.checks import check_label, check_payload, check_time, normalise_tags
 from reverie.clock import new_id, now_micros, to_micros
 from reverie.contract import FilePayload, MessagePayload, Outcome, Payload, Role, WaitFor, content_hash
 from reverie.decoding import convert, type_name
 from reverie.errors import Conflict, Rejected, Rejection
+from reverie.parts import in_parts
 from reverie.pipeline.calls import IngestFile, Receipt
 from reverie.sessions.types import Message
 
@@ -327,7 +327,7 @@ def split_submission(submission: Submission, *, max_items: int, max_bytes: int) 
     """Split a submission into parts of bounded size, as JSON; one item is never split."""
     sized = ((payload, len(msgspec.json.encode(payload))) for payload in submission.payloads)
     start = 0
-    for payloads in in_parts(sized, most=max_items, most_bytes=max_bytes):
+    for payloads in in_parts(sized, most=max_items, size=max_bytes):
         yield submission.part(start, start + len(payloads))
         start += len(payloads)
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from reverie import contract
-from reverie.calls import Call, Resource, in_parts
+from reverie.calls import Call, Resource
 from reverie.checks import (
     MAX_INTEGER,
     check_agent,
@@ -35,6 +35,7 @@ from reverie.fields import check_fields, label
 from reverie.items import PutItem
 from reverie.memories.calls import SetFact, check_memory
 from reverie.memories.types import Lifetime, MemoryDraft, MemoryKind, Tier
+from reverie.parts import in_parts
 from reverie.recall.types import ServedContext
 from reverie.scheduling import types as scheduling
 from reverie.scheduling.calls import Remind
@@ -458,7 +459,7 @@ _PART_BYTES: Final = 2 * 1024 * 1024
 
 def batches(records: Iterable[tuple[_S, int]]) -> Iterator[list[_S]]:
     """Return records, given with their sizes in bytes, as they fit into a request."""
-    return in_parts(records, most=MAX_IMPORTED, most_bytes=_PART_BYTES)
+    return in_parts(records, most=MAX_IMPORTED, size=_PART_BYTES)
 
 
 # The resource that each kind of record counts for in rates and quotas.
