@@ -153,11 +153,9 @@ def _records() -> Path:
 def _known() -> dict[str, list[Any]]:
     """Return the earlier writes by tool. Empty if the record is missing or damaged; then removal is less exact."""
     from adapters.coding_agents.files import Written
+    from storage.private_files import read_json
 
-    try:
-        return msgspec.json.decode(_records().read_bytes(), type=dict[str, list[Written]])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return {}
+    return read_json(_records(), dict[str, list[Written]]) or {}
 
 
 def _remember(tool: str, written: list[Any]) -> None:

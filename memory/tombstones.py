@@ -21,7 +21,7 @@ from adapters.kept_secrets import create_once
 from memory.fragments import HashKey
 from reverie.clock import now_micros
 from reverie.errors import StoreUnavailable
-from storage.private_files import write_private
+from storage.private_files import read_json, write_private
 
 if TYPE_CHECKING:
     from storage.postgres.hosts import Hosts  # its module needs the driver of the database
@@ -218,10 +218,7 @@ def note_erased(data: Path, indexes: Collection[tuple[str, str]]) -> None:
 
 def read_erased(data: Path) -> Mapping[str, int]:
     """Return when something was erased last, in microseconds, by the names that `index_name` returns."""
-    try:
-        return msgspec.json.decode((data / _INDEXES).read_bytes(), type=dict[str, int])
-    except (OSError, ValueError, RecursionError):  # there is none yet, or it is damaged
-        return {}
+    return read_json(data / _INDEXES, dict[str, int]) or {}
 
 
 def indexes_changed_at(data: Path) -> int:

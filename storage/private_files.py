@@ -6,7 +6,11 @@ import contextlib
 import os
 import secrets
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
+
+_Content = TypeVar("_Content")
 
 _UMASK: Final = 0o077
 _IGNORE_FILE: Final = ".gitignore"
@@ -38,6 +42,14 @@ def make_data_folder(path: Path) -> None:
         descriptor = os.open(path / _IGNORE_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write("*\n")
+
+
+def read_json(path: Path, type: type[_Content]) -> _Content | None:
+    """Return the content of a file of JSON; None if there is none, or it cannot be read or is damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=type)
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from reverie.clock import CLOCK_TOLERANCE_MICROS
-from storage.private_files import write_private
+from storage.private_files import read_json, write_private
 
 # How often the last seen time is noted: after a restart of the machine, it shows whether the clock is behind.
 _NOTED_EVERY_MICROS: Final = 600_000_000
@@ -93,7 +93,7 @@ class ClockWatch:
 
     def look(self) -> ClockState:
         """Look at the clock, note any change, and return the state."""
-        state = self._read() or self._state
+        state = read_json(self._path, ClockState) or self._state
         found = next_state(state, now=self._now(), steady=self._steady(), boot=self._boot, settle=_SETTLE_MICROS)
         self._state = found
         if found is not state:
@@ -113,12 +113,6 @@ class ClockWatch:
         if state.jumped_at is None or state.jumped_by < 0:
             return 0.0
         return max(0, state.jumped_at + int(settle_seconds * 1_000_000) - self._steady()) / 1_000_000
-
-    def _read(self) -> ClockState | None:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=ClockState)
-        except (OSError, ValueError, RecursionError):
-            return None
 
 
 def _boot_id() -> str:

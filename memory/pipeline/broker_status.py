@@ -18,7 +18,7 @@ from reverie.errors import Unavailable
 from reverie.pipeline.calls import InboxLimits
 from reverie.pipeline.status import InboxStatus, InboxUse, LagStatus, WorkerStatus
 from storage.pipeline.samples import MINUTE_MICROS, PipelineSample, PipelineSamples
-from storage.private_files import write_private
+from storage.private_files import read_json, write_private
 
 if TYPE_CHECKING:  # their modules import redis, which a status needs only where a broker listens
     from adapters.broker.inbox import InboxStats, WorkerInbox
@@ -95,7 +95,7 @@ def watch_broker(inbox: WorkerInbox, data: Path, *, now: int) -> str:
     Raises `Unavailable` without a broker.
     """
     found, items = inbox.identity(), inbox.totals().items
-    known = _read(data)
+    known = read_json(_path(data), _Known)
     lost = known is not None and known.id != found
     state = _Known(
         id=found,
@@ -113,7 +113,7 @@ def watch_broker(inbox: WorkerInbox, data: Path, *, now: int) -> str:
 
 def lost_lines(data: Path, *, now: int) -> list[str]:
     """Return a line for the status if the broker has lost its content within the last day."""
-    known = _read(data)
+    known = read_json(_path(data), _Known)
     return [_line(known)] if known is not None and 0 <= now - known.lost_at < _SHOWN_MICROS else []
 
 
@@ -124,13 +124,6 @@ def _line(known: _Known) -> str:
         f" {counted(known.lost_items, 'message')} waited at {from_micros(known.lost_seen_at):%H:%M:%S} UTC. Agents that"
         " waited for `stored` have sent theirs again; others must"
     )
-
-
-def _read(data: Path) -> _Known | None:
-    try:
-        return msgspec.json.decode(_path(data).read_bytes(), type=_Known)
-    except (OSError, ValueError, RecursionError):
-        return None
 
 
 def _path(data: Path) -> Path:
