@@ -44,6 +44,12 @@ HOUR = timedelta(hours=1)
         ),
         (lambda m: m.ingest("s", message=[]), "ingest() has no argument 'message'; did you mean messages?"),
         (lambda m: m.context("s", max_tokens=9), "context() has no argument 'max_tokens'; did you mean token_budget?"),
+        (
+            lambda m: m.reminders.add("s", "kate", "Tea", at="2027-05-01T09:30:00Z"),
+            "argument 'at'; did you mean due_at?",
+        ),
+        (lambda m: m.sessions.start("s", title="Tea"), "start() has no argument 'title'; did you mean metadata?"),
+        (lambda m: m.schedules.add("Tea", every_seconds=60), "argument 'every_seconds'; did you mean every?"),
         (lambda m: m.remember(text="x"), "remember() has no argument 'text'; did you mean content?"),
         (lambda m: m.facts.list(zzz=1), "Facts.list() has no argument 'zzz'; known are "),
     ],
@@ -53,7 +59,7 @@ def test_a_wrong_argument_is_named_with_the_method_and_the_right_one(call: Calla
     with pytest.raises(TypeError) as wrong:
         call(Reverie("ana"))
     assert expected in str(wrong.value)
-    assert re.match(r"(Reverie\.|Facts\.)", str(wrong.value))
+    assert re.match(r"(Reverie|Facts|Reminders|Schedules|Sessions)\.", str(wrong.value))
 
     async def awaited() -> None:
         async with AsyncReverie("ana") as client:
