@@ -219,7 +219,8 @@ def _fitting(category: str) -> str:
 
 def _of_person(finding: Finding, name: str) -> str:
     """Return a content that names the person; an instruction keeps the person's own words after the name."""
-    content = re.sub(r"^User\b", lambda _: name, finding.content)
+    # Behind quotation marks, `User` is a word of somebody's.
+    content = re.sub(r"^User\b|(?<=\s)User\b(?=[^\"]*\Z)", lambda _: name, finding.content)
     return (
         f"{name}: {content}"
         if is_standing(finding.kind, finding.importance) and content == finding.content

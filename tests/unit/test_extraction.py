@@ -737,6 +737,13 @@ def test_speakers_of_one_session_are_told_apart_by_name(pipeline: Pipeline) -> N
     assert extracting.contents() == ["Ana lives in Lisbon.", "Rui lives in Porto."]
 
 
+def test_a_memory_of_somebody_else_names_the_speaker_to_whom_it_relates(pipeline: Pipeline) -> None:
+    extracting = Extracting(pipeline)
+    tell(pipeline, {"content": "Marta owes me 50 euros.", "name": "Jon"})
+    extracting.sweep()
+    assert extracting.contents() == ["Marta owes Jon 50 euros."]
+
+
 @pytest.mark.parametrize(
     ("said", "content"),
     [
