@@ -93,7 +93,8 @@ BEFORE_STEPS: Final = rf"before (?:(?:{_STEP}|committ)ing|{_STEP_WITH_OBJECT}ing
 AT_EACH_STEP: Final = (
     rf"(?:(?:before|after|when(?:ever)?|every time|each time) (?:you )?(?:(?:{_STEP}|committ)(?:e|ing)?"
     rf"|{_STEP_WITH_OBJECT}(?:e|ing)?{_OBJECT})\b"
-    rf"|(?:before|after) (?:each|every|any) (?:{_STEP}(?:e|ment)?|change|edit)\b)"
+    rf"|(?:before|after) (?:each|every|any) (?:{_STEP}(?:e|ment)?|change|edit)\b(?! of\b))"
+    r"(?!.{0,200}\bon (?:mon|tues|wednes|thurs|fri|satur|sun)day\b)"
 )
 # Things that people want in no answer, whatever it is about.
 STYLE: Final = (

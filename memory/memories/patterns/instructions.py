@@ -280,7 +280,8 @@ _MANNERS: Final = _forms(
     rf"(?P<rest>{_PLEASE}use (?:{words.MANNER}|{words.CODING}) everywhere){_LATER}",
     r"assume i(?:'m| am) (?:an? )?(?:beginner|expert|new to|experienced|familiar with)\b"
     r"(?!.{0,99}\b(?:that|and)\b).{0,99}",
-    r"assume (?:that )?i (?:already )?(?:know|understand) (?!the\b|that\b|how\b|what\b|my\b|this\b|it\b)[^,]{2,60}",
+    r"assume (?:that )?i (?:already )?(?:know|understand) (?!the\b|that\b|how\b|what\b|my\b|this\b|it\b)"
+    r"(?!.{0,60}\band\b)[^,]{2,60}",
     # These are about the agent's answers only if they stand alone: to people one says them with a name or a reason.
     rf"(?P<rest>{_PLEASE}(?:keep it (?:{words.BEARING}|short|simple|professional|light|casual)"
     rf"|be (?:always )?(?:[a-z]{{3,20}} and )?[a-z]{{3,20}} with me"

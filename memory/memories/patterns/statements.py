@@ -455,16 +455,27 @@ _LEFT_OUT: Final = tuple(
             "I ",
         ),
         (r"been (?:\w{2,15}ly )?[a-z]{2,20}ing\b(?=.{0,80}\b(?:since|for|lately)\b)", "I've "),
-        (r"(?:(?:born (?:and raised )?|raised )in(?= (?-i:[A-Z]))|diagnosed with)\b(?!.{0,80}\bis\b)", "I was "),
+        # Nothing else follows: "born in Paris, Sartre studied philosophy".
         (
-            r"(?:allergic to|turning \d\d(?= (?:on|in|next|this|soon|tomorrow|today)\b|\W{0,3}\Z)"
+            r"(?:(?:born (?:and raised )?|raised )in(?= (?-i:[A-Z]))|diagnosed with)\b(?!.{0,80}\bis\b)"
+            r"(?=[^,]{2,60}(?:,? (?:but|and|raised|so)\b.{0,80})?\Z)",
+            "I was ",
+        ),
+        (
+            r"(?:allergic to|turning \d\d(?= (?:on|in (?:an?|\d|two|three)(?! scene)|next|this|soon|tomorrow"
+            r"|today)\b|\W{0,3}\Z)"
             r"|not an? [a-z]{2,15} (?:person|fan|eater|drinker)\b|(?:vegan|vegetarian|(?:gluten|lactose)[ -](?:free"
             r"|intolerant)|diabetic|c(?:o)?eliac|colou?r[ -]?blind|left[ -]handed)"
             r"(?=,? (?:btw|fyi|since|for (?:an?|two|three|\d))\b))",
             "I'm ",
         ),
         (r"(?:(?:huge|big|massive|long-?time|lifelong) )?fan of\b", "I'm a "),
-        (r"(?:can't|cannot) (?:eat|drink|stand)\b|prefer (?=[^,]{2,40} (?:over|to|rather than) )", "I "),
+        (
+            r"(?:can't|cannot) (?:eat|drink|stand)\b(?! (?:up|right|now|still|yet|today|anything|much|it|that"
+            r"|this|from)\b)"
+            r"|prefer (?=[^,]{2,40} (?:over|to|rather than) )",
+            "I ",
+        ),
         (
             r"(?:work (?:at|for)(?= (?:an? [\w' -]{2,40} (?:on|every|in|near|as|since)\b|(?-i:[A-Z])))"
             r"|live (?:in(?= (?-i:[A-Z]))|near|with (?:my|our)))\b",

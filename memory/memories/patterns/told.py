@@ -49,7 +49,7 @@ _OF_THOUGHT: Final = (
     r"|updated?|copied|installed|noted|wanna|gotta|just|really|am|was|were|have|had)"
 )
 _NO_LIFE: Final = (
-    r"(?:trying|looking|thinking|wondering|considering|going|hoping|feeling|getting|having|being|sure|asking|talking"
+    r"(?:trying|looking|waiting|thinking|wondering|considering|going|hoping|feeling|getting|having|being|sure|asking|talking"
     r"|saying|referring|struggling|planning|wanting|guessing|assuming|doing|leaning|seeing|dying|meaning|keeping"
     r"|enjoying|loving|figuring|needing|hearing|finding|missing|noticing|dealing|putting|giving|asking|running into"
     r"|starting to|aiming|debating|deciding)"
