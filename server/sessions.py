@@ -150,13 +150,14 @@ endpoints.passes(calls.ClearScratchpad, scratchpads.clear_items, seen_store, tag
 endpoints.passes(calls.ListScratchpadKeys, scratchpads.list_keys, seen_store, tag="scratchpads")
 endpoints.passes(calls.GetScratchpadKey, scratchpads.read_key, Services.store_of_session, tag="scratchpads")
 endpoints.passes(calls.WriteScratchpadKey, scratchpads.write_key, Services.own_store, tag="scratchpads")
-endpoints.passes(
-    calls.DeleteScratchpadKey,
-    scratchpads.delete_keys,
-    seen_store,
-    tag="scratchpads",
-    then=lambda _, number: number > 0,
-)
+
+
+@endpoints.serves(calls.DeleteScratchpadKey, tag="scratchpads")
+def _delete_key(services: Services, caller: Caller, call: calls.DeleteScratchpadKey) -> Deleted:
+    store, where = services.seen_store(caller, call), {"agent": caller.agent, "session": call.session}
+    return Deleted(deleted=store is not None and scratchpads.delete_keys(store, **where, key=call.key) > 0)
+
+
 endpoints.passes(calls.ClearScratchpadKeys, scratchpads.delete_keys, seen_store, tag="scratchpads")
 
 

@@ -72,26 +72,35 @@ def running_stack(data: Path, workspace: str) -> Iterator[Stack]:
     if supervisor_pid(data) is not None:
         yield _running(data)
         return
-    port = _free_port()
     # Start `reverie up` in a session of its own, so that Ctrl-C only reaches this program, which then stops it.
-    command = [sys.executable, "-P", "-m", "cli", "--data", os.fspath(data), "--workspace", workspace]
-    # If this program is killed, the kernel sends the supervisor SIGTERM, so nothing is left running.
-    process = spawn([*command, "up", "--port", str(port)], {}, _log_path(data), signal.SIGTERM)
-    try:
-        _await_answer(process, port, _log_path(data))
-        yield Stack(f"http://127.0.0.1:{port}", embedded_broker_url(data))
-    finally:
-        _stop(process)
+    command = [sys.executable, "-P", "-m", "cli", "--data", os.fspath(data), "--workspace", workspace, "up"]
+    for port in (_free_port(), _free_port(but=DEFAULT_PORT)):
+        # If this program is killed, the kernel sends the supervisor SIGTERM, so nothing is left running.
+        process = spawn([*command, "--port", str(port)], {}, _log_path(data), signal.SIGTERM)
+        try:
+            _await_answer(process, data, port)
+            yield Stack(f"http://127.0.0.1:{port}", embedded_broker_url(data))
+            return
+        except _StackEnded:
+            # Another program may have taken the default port since it was free.
+            if port != DEFAULT_PORT or not _listens(port):
+                raise
+        finally:
+            _stop(process)
 
 
-def _await_answer(process: subprocess.Popen[bytes], port: int, log_path: Path) -> None:
-    """Wait until the server answers. Raises Unavailable: if the stack ends, or does not answer in time."""
-    deadline = time.monotonic() + START_TIMEOUT_SECONDS
-    while not _listens(port):
+class _StackEnded(Unavailable):
+    """The stack ended while it started."""
+
+
+def _await_answer(process: subprocess.Popen[bytes], data: Path, port: int) -> None:
+    """Wait until the server of this folder answers. Raises Unavailable: if it ends, or does not answer in time."""
+    deadline, log_path = time.monotonic() + START_TIMEOUT_SECONDS, _log_path(data)
+    while running_server(data) is None or not _listens(port):
         _raise_if_interrupted()
         if process.poll() is not None:
             lines = log_path.read_text(errors="replace").strip().splitlines()
-            raise Unavailable(f"the stack ended at once: {lines[-1] if lines else f'see {log_path}'}")
+            raise _StackEnded(f"the stack ended at once: {lines[-1] if lines else f'see {log_path}'}")
         if time.monotonic() > deadline:
             raise Unavailable(
                 f"the stack does not answer after {START_TIMEOUT_SECONDS:g} s: see the logs in {log_path.parent}"
@@ -122,9 +131,9 @@ def _running(data: Path) -> Stack:
     return Stack(server.url)
 
 
-def _free_port() -> int:
-    """Return the default port, or another free one if it is in use."""
-    for port in (DEFAULT_PORT, 0):
+def _free_port(but: int | None = None) -> int:
+    """Return the default port, or another free one if it is in use; never the port `but`."""
+    for port in (DEFAULT_PORT, 0) if but != DEFAULT_PORT else (0,):
         with socket.socket() as probe, contextlib.suppress(OSError):
             # As servers do. Without it, a port with connections in TIME_WAIT counts as in use.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -164,6 +164,7 @@ def test_the_database_gets_a_user_whom_the_walls_hold(tmp_path: Path) -> None:
     programs = Path(str(packaged.origin)).parent / "pginstall18" / "bin"
     with running_postgres() as server:
         with server.admin() as connection:
+            connection.execute("DROP DATABASE template_with_schema")
             connection.execute("DROP ROLE reverie")
         host = parse_qs(urlsplit(server.admin_url()).query)["host"][0]
         environment = {"PATH": f"{programs}:{os.environ['PATH']}", "PGHOST": str(host), "POSTGRES_PASSWORD": "it's"}
