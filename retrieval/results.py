@@ -321,7 +321,7 @@ def _by_message(
     found: dict[tuple[str, str], Replacement] = {}
     for one in sorted(replacements, key=lambda one: one.at):
         if (one.session, one.message) in messages and not any(
-            _says_it(other.newer, one) for other in replacements if other.at >= one.at
+            other.owner == one.owner and other.at >= one.at and _says_it(other.newer, one) for other in replacements
         ):
             found[one.session, one.message] = one
     return found

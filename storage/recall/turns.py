@@ -198,7 +198,7 @@ _NOW_ALONE = re.compile(r"\b(?:(?:from )?now(?: on)?|instead)\b(?:,? not [\w' ]{
 _WHOSE = re.compile(r"\A\W{0,3}(?:(?:i|we|user)(?:'s|'m|\sam|\sis|\sare)?|my|our|the)\s", re.IGNORECASE)
 _TIMES = re.compile(
     rf"\b(?:(?:on|at|every|each|from|to|until|till|around|about|by|in)\s){{0,2}}(?:the\s)?(?:(?:{WEEKDAYS}|{MONTHS})s?\b"
-    r"|\d{1,2}(?:[:.]\d\d)?(?:st|nd|rd|th)?\s?(?:am\b|pm\b|o'clock\b|mg\b|hours\b|minutes\b)?|noon\b|midnight\b"
+    r"|\d{1,2}(?!\d)(?:[:.]\d\d)?(?:st|nd|rd|th)?\s?(?:am\b|pm\b|o'clock\b|mg\b|hours\b|minutes\b)?|noon\b|midnight\b"
     r"|(?:once|twice|(?:three|four|five|\d) times)\b(?:\s(?:an?|per|every))?|(?:day|week|month|morning|evening|night"
     r"|afternoon|weekend|weekday)s?\b)",
     re.IGNORECASE,
@@ -302,9 +302,9 @@ def _words_by_kind(sentence: str) -> dict[str, frozenset[int]]:
 def _turn(clause: str) -> Turn | None:
     if _NO_STATEMENT.search(clause):
         return None
-    for name, _, ended in _STATES:
-        if ended.search(clause):
-            return Turn(name, 1, "state")
+    states = frozenset[int]().union(*(name for name, _, ended in _STATES if ended.search(clause)))
+    if states:
+        return Turn(states, 1, "state")
     if found := _RECOVERED.match(clause):
         return _named(found["thing"] or f"{found['who']} hospital")
     if found := _CORRECTS.match(clause):

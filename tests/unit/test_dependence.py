@@ -164,6 +164,7 @@ def is_touched(older: str, newer: str) -> bool:
         ("My train leaves at 8:12 on Monday.", "My train leaves at 9:04 now."),
         ("I don't have a car.", "I bought a car."),
         ("I'm single.", "I'm seeing someone."),
+        ("I'm single.", "I got married."),
         ("My wife is pregnant.", "Our daughter was born last night!"),
         ("I'm 34.", "I turned 35 yesterday."),
         ("User's girlfriend's name is Ana.", "Ana and I broke up."),

@@ -25,7 +25,9 @@ _MAX_WORDS: Final = 15
 _MAX_WORDS_BEFORE_JOKE: Final = 3
 # How many times a message may correct itself.
 _MAX_OWN: Final = 3
-_OPENER: Final = r"(?:(?:oh|ah|oops|whoops|sorry|no|nope|wait|actually|hang on|correction|my bad)[\s,!.:-]{1,3}){1,3}"
+_OPENER: Final = (
+    r"(?:(?:oh|ah|hmm|oops|whoops|sorry|no|nope|wait|actually|hang on|correction|my bad)[\s,!.:-]{1,3}){1,3}"
+)
 _CORRECTS = re.compile(
     rf"\A\s{{0,3}}{_OPENER}(?:i meant?\b|make that\b|not\s"
     r"|(?<!no )(?<!no, )(?:it|that)(?:'s| is)\s(?!fine|ok|all|good|great|right|true))"
@@ -48,11 +50,14 @@ _NAME: Final = r"[A-Z][\w'-]{1,20}(?: [A-Z][\w'-]{1,20}){0,2}"
 _LATER_NAME: Final = re.compile(rf"(?<=[a-z,] ){_NAME}")
 # How a correction within a sentence begins. Without `surely`, such words often correct nothing.
 _TURNS_BACK = re.compile(
-    r"(?:[,;\u2013\u2014]|\s-{1,2})\s{1,3}(?=(?P<surely>no,? wait|wait,? no|scra(?:tch|p) that|make that"
+    r"(?:[,;\u2013\u2014]|\s-{1,2})\s{1,3}(?=(?P<surely>no,? (?:wait|sorry)|(?:wait|hmm),? no|scra(?:tch|p) that"
+    r"|make that"
     r"|(?:sorry|oops|no|wait),? (?:i meant?|make that|not|it's)|i meant)\b|(?:i mean|sorry|oops|actually|or rather)\b)",
     re.IGNORECASE,
 )
-_SURELY = re.compile(r"\b(?:i meant?|or rather|make that|no,? wait|wait,? no|scra(?:tch|p) that)\b", re.IGNORECASE)
+_SURELY = re.compile(
+    r"\b(?:i meant?|or rather|make that|oops|no,? (?:wait|sorry)|(?:wait|hmm),? no|scra(?:tch|p) that)\b", re.IGNORECASE
+)
 _TURNS = Anchored(rf"\s{{0,3}}(?:{_OPENER}|i meant?\b|scra(?:tch|p) that\b|make that\b|or rather\b)")
 _ONLY_OPENS = Anchored(rf"\s{{0,3}}(?:{_OPENER})?\Z")
 # The parts of a time, each with its number or name; a correction may name some of them only.
