@@ -122,24 +122,27 @@ def with_own_corrections(message: str) -> str:
         ends = list(ABBREVIATED_END.finditer(message))
         turns = [(end.start(), end.end(), False) for end in ends]
         turns += [(turn.start(), turn.end(), turn["surely"] is not None) for turn in _TURNS_BACK.finditer(message)]
-        mended = next(filter(None, (_mended_at(message, ends, *turn) for turn in sorted(turns))), None)
+        mended = next(filter(None, (_mended_at(message, ends, *place) for place in sorted(turns))), None)
         if mended is None:
             break
         message = mended
     return message
 
 
-def _mended_at(message: str, ends: Sequence[re.Match[str]], turn: int, begins: int, surely: bool) -> str | None:
-    """Return a message with its correction that `begins` behind a `turn`; None if that corrects nothing."""
-    start = max((end.end() for end in ends if end.end() <= turn), default=0)
-    stop = min((end.start() for end in ends if end.start() >= begins), default=len(message))
-    said, remark = message[start:turn].strip(), message[begins:stop]
-    if not said or _ONLY_OPENS.match(f"{said} ") or not _TURNS.match(remark):
+def _mended_at(message: str, ends: Sequence[re.Match[str]], until: int, since: int, surely: bool) -> str | None:
+    """Return a message in which what is said `until` a place is corrected by what is said `since` another place.
+
+    Both are positions of characters, `ends` the ends of sentences. None if nothing is corrected there.
+    """
+    start = max((end.end() for end in ends if end.end() <= until), default=0)
+    stop = min((end.start() for end in ends if end.start() >= since), default=len(message))
+    statement, correction = message[start:until].strip(), message[since:stop]
+    if not statement or _ONLY_OPENS.match(f"{statement} ") or not _TURNS.match(correction):
         return None
-    new = corrected(said, remark)
-    if new is None and not surely and not is_taken_back(remark):
+    mended = corrected(statement, correction)
+    if mended is None and not surely and not is_taken_back(correction):
         return None
-    return f"{message[:start]}{' ' if start else ''}{new or ''}{message[stop:]}"
+    return f"{message[:start]}{' ' if start else ''}{mended or ''}{message[stop:]}"
 
 
 def _with_time(message: str, new: str) -> str | None:

@@ -242,6 +242,7 @@ _YOURS: Final = _forms(
     rf"(?:all|any|every|each)(?: the)? (?:[\w-]{{1,40}} )?{words.OUTPUT} (?:that )?you (?:write|give|make"
     rf"|send|produce|create)\b{REST}"
     r"\b(?:should|must|needs? to|has to|have to)\b.{0,400}",
+    r"(?!(?:the|this|that) (?:function|script|list)\b)"
     rf"(?:all |every |each )?(?:[\w-]{{1,40}} )?(?:code(?: examples)?|{words.OUTPUT}) (?:should|must) "
     rf"(?:always|never)\b{REST}",
     rf"(?:for|in|with|on) (?:all |any )?(?:(?:of )?my [\w' -]{{2,30}}, {_PLEASE}(?:always|never) "
@@ -323,6 +324,7 @@ _OF_THIS_TASK = re.compile(
     r"\b(?:in|for|of|on|to) (?:this|the|that) (?:(?!future)\w{1,40} )?(?:one|case|caption|letter|essay|story|poem|task"
     r"|exercise|script|game|scene|song|article|mail|e-?mail|post|question|message|section|paragraph|chapter|document"
     r"|problem|app|website|program|form|page|screen|dialog)\b"
+    r"|\bthis (?:function|method|class|file|module|loop|query|component|endpoint|variable|script|branch)\b"
     r"|\b(?:right|just|for) now\b|\bthis time\b|\bimmediately\b|\btonight\b"
     r"|(?<!from )(?<!starting )(?<!as of )\btoday\b(?!')"
     r"|(?<!from )(?<!starting )(?<!as of )\bnow$",
